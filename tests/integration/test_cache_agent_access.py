@@ -35,7 +35,7 @@ async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_n
     assert bed.leads_to(mine.digest, "mine")
     # The connection of one cache serves no other.
     for name, secrets, words in (
-        ("bare", [], f"{host} wants a user name and a password for team/others"),
+        ("bare", [], f"{host} requires a user name and a password for team/others"),
         ("wrong", ["wrong"], f"{host} answers HTTP 401"),
     ):
         await bed.cache(f"{host}/team/others:v1", others.digest, name, secrets=secrets)
@@ -75,7 +75,7 @@ async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agen
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
     found = await bed.until("Ready", made.digest, status="False", reason="LogEntryInvalid")
-    assert "the trusted root knows no log" in found["message"]
+    assert "the trusted root has no log" in found["message"]
     assert not bed.folders()
     bed.kill()
     bed.start("--trusted-root", str(root))

@@ -190,7 +190,7 @@ async def test_a_private_registry_is_asked_with_the_pull_secret_of_the_cache(cac
     cache = await caches.becomes(without, lambda cache: condition(cache, "Verified")[0] == "False")
     assert condition(cache, "Verified") == ("False", "Unreadable")
     told = next(each.message for each in cache.status.conditions if each.type == "Verified")
-    assert f"{caches.registry.host} wants a user name and a password for {repository}" in told
+    assert f"{caches.registry.host} requires a user name and a password for {repository}" in told
     assert "or give a pull secret" in told
     path = await caches.create(namespace, repository, imagePullSecrets=[{"name": "login"}])
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified")[1] == "PullSecretUnreadable")

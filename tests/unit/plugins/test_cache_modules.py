@@ -216,7 +216,8 @@ def test_the_names_of_users_are_not_blotted_out_of_answers(run_module, cache_bed
 def test_a_login_is_used(run_module, cache_bed):
     cache_bed.demands("team", "cret")
     assert (
-        "wants a user name and a password" in run_module(cache_info, cache_bed.arguments(image=cache_bed.name))["msg"]
+        "requires a user name and a password"
+        in run_module(cache_info, cache_bed.arguments(image=cache_bed.name))["msg"]
     )
     logins = [{"registry": cache_bed.host, "username": "team", "password": "cret"}]
     answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, registry_logins=logins))
@@ -245,10 +246,10 @@ IMAGE = {"image": "registry.example/a"}
         (cache_info, {**IMAGE, "triton_version": "3.2.0"}, "a workload is described without cards"),
         (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "a driver is given without cards"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "driver_cuda_version": "new"}, "'new' is not a version"),
-        (cache_info, {"image": "a/B"}, "'a/B' is no image reference"),
+        (cache_info, {"image": "a/B"}, "'a/B' is not an image reference"),
         (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere cannot be read"),
         (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere cannot be read"),
-        (cache_info, {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}}, "'quay.io=http://a' is no mirror"),
+        (cache_info, {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}}, "'quay.io=http://a' is not a mirror"),
         (
             cache_info,
             {**IMAGE, "registry_logins": [{"registry": "a"}]},

@@ -1,1 +1,1 @@
-"""Names and documents of images, as the OCI specifications have them."""
+"""Names and documents of images, as the OCI specifications define them."""

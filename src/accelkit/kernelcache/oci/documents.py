@@ -21,7 +21,7 @@ DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 MANIFEST_TYPES = frozenset({OCI_MANIFEST, DOCKER_MANIFEST})
 INDEX_TYPES = frozenset({OCI_INDEX, DOCKER_INDEX})
 
-# How each kind of layer that is read here is compressed.
+# The compression of each media type of layers that accelkit reads.
 LAYER_COMPRESSION = {
     "application/vnd.oci.image.layer.v1.tar+gzip": "gzip",
     "application/vnd.docker.image.rootfs.diff.tar.gzip": "gzip",
@@ -29,12 +29,12 @@ LAYER_COMPRESSION = {
     "application/vnd.docker.image.rootfs.diff.tar.zstd": "zstd",
     "application/vnd.oci.image.layer.v1.tar": "none",
     "application/vnd.docker.image.rootfs.diff.tar": "none",
-    # How the first builders of cache images called theirs.
+    # The media types of early builders of cache images.
     "application/cache.triton.content.layer.v1+triton": "gzip",
     "application/cache.vllm.content.layer.v1+vllm": "gzip",
 }
 
-# Registries take manifests of at most 4 MiB; so do we.
+# Registries accept manifests of at most 4 MiB.
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_CONFIG_BYTES = 4 << 20
 MAX_LAYERS = 128
@@ -43,14 +43,14 @@ _MAX_SIZE_BYTES = (1 << 63) - 1
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """Where an image of an index runs."""
+    """The platform on which an image of an index runs."""
 
     architecture: str = ""
     os: str = ""
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a manifest says of a blob or of another manifest. `size` is in bytes."""
+    """The reference of a manifest to a blob or to another manifest. `size` is in bytes."""
 
     media_type: str
     digest: str
@@ -61,7 +61,7 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One image or artifact."""
+    """The manifest of one image or artifact."""
 
     schema_version: int
     config: Descriptor
@@ -73,12 +73,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def artifact(self) -> str:
-        """The type of the artifact: its own, else that of its configuration."""
+        """The type of the artifact, else the media type of its configuration."""
         return self.artifact_type or self.config.media_type
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Several manifests under one name."""
+    """An index: several manifests under one name."""
 
     schema_version: int
     manifests: tuple[Descriptor, ...]
@@ -96,7 +96,7 @@ class _Process(msgspec.Struct, frozen=True):
 
 
 class ImageConfig(msgspec.Struct, frozen=True):
-    """What we read of an image's configuration."""
+    """The fields of an image's configuration that accelkit reads."""
 
     architecture: str = ""
     os: str = ""
@@ -104,7 +104,7 @@ class ImageConfig(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The image's labels; empty where it has none."""
+        """The labels of the image; empty if it has none."""
         return (self.config and self.config.labels) or {}
 
 
@@ -112,54 +112,54 @@ _image_config = msgspec.json.Decoder(ImageConfig)
 
 
 def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
-    """Read a manifest or an index.
+    """Return the manifest or index in a document.
 
     Args:
         content: the bytes as the registry sent them.
-        media_type: what the registry calls them, or empty. The document's own word must not contradict it.
+        media_type: the media type that the registry states, or empty. The media type in the document must agree.
 
     Raises:
-        CacheError: it is neither, or could be read as both, or a descriptor in it is unusable.
+        CacheError: the document is neither of them or could be read as both, or has an invalid descriptor.
     """
     fields = _decode_members(content)
     media_type = media_type.partition(";")[0].strip().lower()
     known = MANIFEST_TYPES | INDEX_TYPES
     if {"manifests", "layers"} <= fields.keys() or {"manifests", "config"} <= fields.keys():
-        raise CacheError("a manifest is an image and an index at once")
+        raise CacheError("a manifest has the fields of both an image and an index")
     document: Index | Manifest
     try:
         document = msgspec.convert(fields, Index) if "manifests" in fields else msgspec.convert(fields, Manifest)
     except msgspec.ValidationError as exc:
         raise CacheError(f"a manifest cannot be used: {exc}") from exc
-    said = document.media_type
-    if said and said not in known:
-        raise CacheError(f"a manifest calls itself {said!r}, which is no type of manifests")
-    if said and media_type in known and said != media_type:
-        raise CacheError(f"a manifest calls itself {said}, the registry calls it {media_type}")
-    if (said or media_type) in (INDEX_TYPES if isinstance(document, Manifest) else MANIFEST_TYPES):
-        raise CacheError(f"a manifest is called {said or media_type} and is not")
-    if document.schema_version != 2:  # noqa: PLR2004 - the only one there is
-        raise CacheError(f"a manifest has schema version {document.schema_version}; only 2 is known")
+    stated = document.media_type
+    if stated and stated not in known:
+        raise CacheError(f"a manifest has the media type {stated!r}, which is not a type of manifests")
+    if stated and media_type in known and stated != media_type:
+        raise CacheError(f"a manifest has the media type {stated}, but the registry states {media_type}")
+    if (stated or media_type) in (INDEX_TYPES if isinstance(document, Manifest) else MANIFEST_TYPES):
+        raise CacheError(f"a manifest has the media type {stated or media_type}, but its fields are of another type")
+    if document.schema_version != 2:  # noqa: PLR2004 - the only version of the OCI specification
+        raise CacheError(f"a manifest has schema version {document.schema_version}; only version 2 is supported")
     _check_descriptors(document)
     return document
 
 
 def _decode_members(content: bytes) -> dict[str, Any]:
-    """Return the members of a JSON object, none of which any reader could take for another.
+    """Return the members of a JSON object, which must be unambiguous for all JSON parsers.
 
-    One document that two readers understand differently is an old trick: of a name given twice some take the first and
-    some the last, and Go's readers do not tell capitals apart. What is null counts as absent or empty, as in Go.
+    An attacker can use a document that two parsers read differently: for a repeated name, some take the first value and
+    some the last, and Go's parser ignores case. A member that is null counts as missing or empty, as in Go.
     """
     try:
-        # msgspec insists on JSON to the letter, json shows each name as often as it is given.
+        # msgspec parses strictly, and json reports repeated names.
         msgspec.json.decode(content)
         fields = json.loads(content, object_pairs_hook=_require_unique)
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:
-        raise CacheError(f"a manifest is no JSON that can be used: {exc}") from exc
+        raise CacheError(f"a manifest is not valid JSON: {exc}") from exc
     if not isinstance(fields, dict):
-        raise CacheError("a manifest is no JSON object")
+        raise CacheError("a manifest is not a JSON object")
     if len({name.lower() for name in fields}) != len(fields):
-        raise CacheError("a manifest has names that differ only in capitals")
+        raise CacheError("a manifest has names that differ only in case")
     return fields
 
 
@@ -173,17 +173,17 @@ def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_descriptors(document: Manifest | Index) -> None:
     listed = document.manifests if isinstance(document, Index) else (document.config, *document.layers)
     if isinstance(document, Manifest) and len(document.layers) > MAX_LAYERS:
-        raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are read")
+        raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are allowed")
     for descriptor in (*listed, *((document.subject,) if document.subject else ())):
         if not is_digest(descriptor.digest) or not 0 <= descriptor.size <= _MAX_SIZE_BYTES:
-            raise CacheError(f"a manifest names {descriptor.digest!r} of {descriptor.size} bytes, which cannot be")
+            raise CacheError(f"a manifest names {descriptor.digest!r} of {descriptor.size} bytes, which is invalid")
 
 
 def decode_config(content: bytes) -> ImageConfig:
-    """Read an image's configuration.
+    """Return the configuration of an image.
 
     Raises:
-        CacheError: it is none.
+        CacheError: the document is not a configuration.
     """
     try:
         return _image_config.decode(content)

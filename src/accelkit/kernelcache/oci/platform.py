@@ -1,4 +1,4 @@
-"""CPU architectures by their names in the OCI specifications and Kubernetes: `amd64`, `arm64`…."""
+"""CPU architectures with their names in the OCI specifications and Kubernetes, such as `amd64` and `arm64`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _KERNEL_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def normalize_architecture(name: str) -> str:
-    """Return the OCI name of a CPU architecture, which may be given as the kernel names it (`x86_64`)."""
+    """Return the OCI name of a CPU architecture, also for the name that the kernel uses (`x86_64`)."""
     return _KERNEL_NAMES.get(name.lower(), name.lower())
 
 

@@ -1,7 +1,7 @@
-"""Names of images: registry, repository, tag and digest, read strictly.
+"""Names of images: registry, repository, tag and digest, parsed strictly.
 
-The grammar is that of the `distribution` project, with Docker Hub's defaults. A digest is sha256 only: it is what
-signatures name, and what every registry computes.
+The grammar is that of the `distribution` project, with Docker Hub's defaults. Only SHA-256 digests are valid, because
+signatures contain these and every registry computes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accelkit.errors import CacheError
 
 DOCKER_HUB = "docker.io"
 DEFAULT_TAG = "latest"
-# Of the whole name without tag and digest, as in `distribution`.
+# The limit of a name without tag and digest, as in `distribution`.
 MAX_NAME_LENGTH = 255
 _MAX_TAG_LENGTH = 128
 _MAX_DIGEST_LENGTH = len("sha256:") + 64
@@ -31,13 +31,13 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Reference:
-    """An image's name.
+    """The name of an image.
 
     Attributes:
-        registry: host, with the port where one is given; `docker.io` for Docker Hub.
-        repository: the path, for Docker Hub with its `library/`.
-        tag: None where only a digest is given.
-        digest: `sha256:…`, or None. Where both are given, the digest decides and the tag is a remark.
+        registry: the host, with the port if one is given; `docker.io` for Docker Hub.
+        repository: the path; for Docker Hub including `library/`.
+        tag: the tag; None if only a digest is given.
+        digest: `sha256:…`, or None. If both are given, the digest selects the image and the tag is ignored.
     """
 
     registry: str
@@ -52,12 +52,12 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Registry and repository, without tag and digest."""
+        """The registry and the repository, without tag and digest."""
         return f"{self.registry}/{self.repository}"
 
     @property
     def version(self) -> str:
-        """What a registry is asked for: the digest where there is one, else the tag."""
+        """The version to request from a registry: the digest if there is one, else the tag."""
         return self.digest or self.tag or DEFAULT_TAG
 
     def require_digest(self) -> str:
@@ -67,7 +67,7 @@ class Reference:
             CacheError: the reference has none.
         """
         if self.digest is None:
-            raise CacheError(f"{self} names no digest", next_step="add @sha256:… to it")
+            raise CacheError(f"{self} has no digest", next_step="add @sha256:… to it")
         return self.digest
 
     def with_digest(self, digest: str) -> Reference:
@@ -75,36 +75,36 @@ class Reference:
         return replace(self, digest=digest)
 
     def with_tag(self, tag: str) -> Reference:
-        """Another tag of the same repository."""
+        """Return another tag of the same repository."""
         return Reference(self.registry, self.repository, tag)
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image's name as a container engine does, short of names that stand for two images.
+    """Return the reference in a text, parsed as by container engines, except for names that are ambiguous.
 
     Raises:
-        CacheError: it is no such name; the sentence says which part is wrong.
+        CacheError: the text is not a reference; the message names the wrong part.
     """
-    # Before anything else: what is shown and searched below is then small.
+    # The length is checked first, so that all later searches and messages are small.
     if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):
         raise _refuse(text, "it is too long")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise _refuse(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
-    # A first part without dot or colon is Docker Hub's user name, `localhost` excepted. Container engines take one with
-    # capitals for a host; hosts know no capitals, and so one name would stand for two images.
+    # A first part without dot or colon is a user name of Docker Hub, except `localhost`. Container engines treat a
+    # first part with capitals as a host, but host names ignore case, so the name would be ambiguous.
     if slash and ("." in head or ":" in head or head.lower() == "localhost"):
         registry, path = head, tail
     else:
         registry, path = DOCKER_HUB, rest
     repository, colon, tag = path.partition(":")
     if not _is_host(registry):
-        raise _refuse(text, f"{registry!r} is no host with an optional port")
+        raise _refuse(text, f"{registry!r} is not a host with an optional port")
     if colon and not _TAG.fullmatch(tag):
-        raise _refuse(text, f"{tag!r} is no tag")
+        raise _refuse(text, f"{tag!r} is not a tag")
     if not _REPOSITORY.fullmatch(repository):
-        raise _refuse(text, f"{repository!r} is no repository in lower case")
+        raise _refuse(text, f"{repository!r} is not a repository in lower case")
     registry = registry.lower()
     registry = DOCKER_HUB if registry == "index.docker.io" else registry
     if registry == DOCKER_HUB and "/" not in repository:
@@ -128,18 +128,18 @@ def _is_host(text: str) -> bool:
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text is `sha256:` and 64 hexadecimal digits in lower case."""
+    """Return whether a text is `sha256:` and 64 hexadecimal digits in lower case."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def compute_digest(content: bytes) -> str:
-    """Return the digest of bytes as registries write it."""
+    """Return the digest of bytes in the form of registries, `sha256:…`."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _refuse(text: str, why: str) -> CacheError:
-    shown = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
+def _refuse(text: str, cause: str) -> CacheError:
+    shortened = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
     return CacheError(
-        f"{shown!r} is no image reference: {why}",
+        f"{shortened!r} is not an image reference: {cause}",
         next_step="write it as registry/repository:tag or registry/repository@sha256:…",
     )

@@ -1,4 +1,4 @@
-"""Builds the image of a cache folder and pushes it, with neither docker nor buildah, the same bytes every time."""
+"""Build and push of the image of a cache folder, reproducible and without docker or buildah."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How an image is built.
+    """The options of a build.
 
     Attributes:
-        compression: MCV reads gzip only.
-        media: whose media types are used, OCI's or Docker's.
-        architecture: CPU of the image, and of the native launchers in it; None for this host's.
-        gpu_product: the card it was compiled on; Inductor's part hits on cards of that name only.
-        built_for: the card's backend and architecture, where the cache's files do not tell.
-        allow_secrets: whether a cache is pushed whose files hold variables that look like secrets.
+        compression: the compression of the layer; MCV reads only gzip.
+        media: the family of media types, OCI's or Docker's.
+        architecture: the CPU architecture of the image and of the native launchers in it; None for this host's.
+        gpu_product: the card on which the cache was compiled; Inductor's part hits only on cards with this name.
+        built_for: the backend and architecture of the card, if the files of the cache do not contain them.
+        allow_secrets: whether to push a cache whose files contain variables that look like secrets.
     """
 
     compression: Compression = "gzip"
@@ -59,17 +59,17 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image that was built, and perhaps pushed.
+    """A built image, which may have been pushed.
 
     Attributes:
-        digest: of the manifest.
-        manifest: its bytes.
-        media_type: of the manifest.
-        cache: what is in it.
-        labels: of its configuration.
-        layer: the one layer.
-        pushed: whether a registry has it now.
-        uploaded_bytes: what was sent; less than its size where the registry had some of it.
+        digest: the digest of the manifest.
+        manifest: the bytes of the manifest.
+        media_type: the media type of the manifest.
+        cache: the cache in the image.
+        labels: the labels in its configuration.
+        layer: its only layer.
+        pushed: whether this build pushed it.
+        uploaded_bytes: the number of sent bytes; less than its size if the registry had some of its blobs.
     """
 
     digest: str
@@ -93,29 +93,31 @@ async def build_image(
     """Build the image of a cache folder and push it.
 
     Args:
-        folder: as the framework left it.
-        reference: where the image goes; its tag is moved.
-        options: how.
-        client: an open one; None to build only, which tells the digest.
-        present: the digest that the tag leads to already, or None; an image with it is not pushed again.
+        folder: the folder as the framework left it.
+        reference: the reference to push to; its tag is moved.
+        options: the options of the build.
+        client: an open client; None to build without a push, for example to compute the digest.
+        present: the digest to which the tag already points, or None; an image with this digest is not pushed again.
 
     Raises:
-        CacheError: the folder is no cache, holds secrets, changes meanwhile, or could not be extracted again; or the
-            disk is full.
-        RegistryError: the registry refuses it.
+        CacheError: the folder is not a cache, contains secrets, changes meanwhile, or has names that no extraction
+            accepts; or the disk is full.
+        RegistryError: the registry rejects the image.
     """
     if reference.digest:
-        raise CacheError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
+        raise CacheError(
+            f"{reference} has a digest, but the digest of a built image is computed", next_step="use a tag instead"
+        )
     architecture = options.architecture or read_host_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=options.built_for)
     _check_names(cache, folder)
     if client is not None and cache.secret_names and not options.allow_secrets:
         raise CacheError(
-            f"the files in {folder} hold what looks like secrets, for whoever pulls the image: "
+            f"the files in {folder} contain variables that look like secrets, which all users of the image could read: "
             f"{', '.join(cache.secret_names)}",
-            next_step="fill the cache without these variables, or allow it if they are none",
+            next_step="fill the cache without these variables, or allow them if they are not secrets",
         )
-    # A layer may be larger than memory; it has to be written before its digest is known.
+    # A layer may be larger than the memory, so it is written to a file before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
         layer = await asyncio.to_thread(_write_layer, cache, folder, file, options)
         title = reference.repository.rpartition("/")[2]
@@ -139,7 +141,7 @@ async def build_image(
 
 
 def _check_names(cache: Cache, folder: Path) -> None:
-    """Nobody is helped by an image that no extraction takes."""
+    """Check that the names of all files are valid in an extraction."""
     for path in cache.files:
         try:
             normalize_path(f"io.{cache.format}.cache/{path}")

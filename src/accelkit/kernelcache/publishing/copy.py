@@ -1,4 +1,4 @@
-"""Copies an image to another registry with its signatures, byte for byte, so that they still hold."""
+"""Copy of an image to another registry with its signatures, byte for byte, so that they remain valid."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PARALLEL_BLOBS = 4
 
 @dataclass
 class CopyResult:
-    """What a copy took.
+    """The result of a copy.
 
     Attributes:
-        digest: of the image, the same in both registries.
-        uploaded_bytes: what was sent; blobs that were there or could be mounted cost nothing.
-        manifests: how many were written, those of signatures included.
-        signatures: how many signature images and bundles came along.
+        digest: the digest of the image, the same in both registries.
+        uploaded_bytes: the number of sent bytes, without blobs that existed or could be mounted.
+        manifests: the number of written manifests, including those of signatures.
+        signatures: the number of copied signature images and bundles.
     """
 
     digest: str
@@ -41,33 +41,33 @@ async def copy_image(
     *,
     signatures: bool = True,
 ) -> CopyResult:
-    """Copy an image, all members of an index, and what signs any of them.
+    """Copy an image, all members of an index, and the signatures of all of them.
 
     Args:
-        source_client: open, for the registry that has it.
-        source: by tag or digest.
-        client: open, for the registry that gets it; may be the same.
-        target: repository, and the tag it gets there; without a tag it is written by digest. A digest must be that of
+        source_client: an open client for the source registry.
+        source: the image, by tag or digest.
+        client: an open client for the target registry; may be the same.
+        target: the target repository and tag; without a tag, the image is written by digest. A digest must be that of
             the image.
-        signatures: whether signatures come along.
+        signatures: whether to copy the signatures.
 
     Raises:
-        RegistryError: either registry refuses or fails.
-        CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
+        RegistryError: one of the registries refuses or fails.
+        CacheError: the image or the list of its signatures cannot be read, or the target has another digest.
     """
     raw = await source_client.read_manifest(source)
     if target.digest not in {None, raw.digest}:
         raise CacheError(
-            f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
+            f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="use a tag instead"
         )
     copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
     images = await copying.copy_manifest(raw)
     for digest in images if signatures else ():
         await copying.copy_signatures(source.with_digest(digest), digest)
     if target.tag:
-        # Last, so that whoever asks by tag finds the signatures too.
+        # The tag is written last, so that users of the tag always find the signatures too.
         await copying.write(raw, target.tag)
-    return copying.done
+    return copying.result
 
 
 @dataclass
@@ -76,14 +76,14 @@ class _Copying:
     source: Reference
     client: RegistryClient
     target: Reference
-    done: CopyResult
+    result: CopyResult
     _begun: int = 0
 
     async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> list[str]:
-        """Copy a manifest and what it names. Blobs and members first, so that it never names what is not there.
+        """Copy a manifest after its blobs and members, so that the target never has a manifest with missing parts.
 
         Returns:
-            Its digest and those of all members, each once.
+            The digests of the manifest and of all members, each once.
         """
         self._begun += 1
         if self._begun > MAX_MANIFESTS:
@@ -91,23 +91,23 @@ class _Copying:
         document, digests = raw.decode(), [raw.digest]
         if isinstance(document, Index):
             for member in document.manifests:
-                named = await self.source_client.read_manifest(self.source.with_digest(member.digest))
-                digests += await self.copy_manifest(named)
+                member_manifest = await self.source_client.read_manifest(self.source.with_digest(member.digest))
+                digests += await self.copy_manifest(member_manifest)
         else:
             await self._copy_blobs(document)
         await self.write(raw, tag)
-        self.done.manifests += 1
+        self.result.manifests += 1
         return list(dict.fromkeys(digests))
 
     async def write(self, raw: RawManifest, tag: str | None) -> None:
-        """Write a manifest whose parts are there, under a tag or, without one, under its digest."""
+        """Write a manifest, whose parts must exist, under a tag, or under its digest without a tag."""
         document = raw.decode()
         place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
     async def copy_signatures(self, image: Reference, digest: str) -> None:
-        """Copy what cosign 2 tagged, and the bundles that refer to the image."""
+        """Copy the signature image of cosign 2, and the bundles that refer to the image."""
         tag = build_signature_tag(digest)
         try:
             raw = await self.source_client.read_manifest(image.with_tag(tag))
@@ -116,13 +116,13 @@ class _Copying:
                 raise
         else:
             await self.copy_manifest(raw, tag)
-            self.done.signatures += 1
+            self.result.signatures += 1
         listed = await self.source_client.list_referrers(image)
         if listed.problems:
             problems = "; ".join(each.message for each in listed.problems)
             raise CacheError(
-                f"the image was copied, but what signs it cannot be listed: {problems}",
-                next_step="copy it without signatures and sign it anew, if that is right",
+                f"the image was copied, but its signatures cannot be listed: {problems}",
+                next_step="try again, or copy the image without signatures and sign the copy",
             )
         for referrer in listed.descriptors:
             if not may_be_bundle(referrer):
@@ -131,19 +131,19 @@ class _Copying:
             document = raw.decode()
             if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
                 await self.copy_manifest(raw)
-                self.done.signatures += 1
+                self.result.signatures += 1
 
     async def _copy_blobs(self, document: Manifest) -> None:
-        turn = asyncio.Semaphore(_PARALLEL_BLOBS)
+        slots = asyncio.Semaphore(_PARALLEL_BLOBS)
         same_registry = self.source.registry == self.target.registry
         mount_from = self.source.repository if same_registry else None
 
         async def copy_blob(blob: Descriptor) -> None:
-            async with turn:
+            async with slots:
                 sent = await self.client.uploads.push_blob(
                     self.target, blob, lambda: self.source_client.stream_blob(self.source, blob), mount_from=mount_from
                 )
-            self.done.uploaded_bytes += blob.size if sent else 0
+            self.result.uploaded_bytes += blob.size if sent else 0
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""A configuration file of Docker's with one login, for programs that read logins from nowhere else."""
+"""A Docker configuration file with one login, for programs that read logins only from such a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 
 @contextlib.contextmanager
 def write_docker_config(registry: str, login: Login | None) -> Iterator[dict[str, str]]:
-    """Write a login into a configuration file that nobody else can read, for as long as the context lasts.
+    """Write a login to a configuration file that only this user can read, and that exists during the context.
 
     Args:
-        registry: host, with its port.
-        login: None leaves the program to those of Docker's user.
+        registry: the host with its port.
+        login: the login; None to let the program use the user's Docker logins.
 
     Yields:
-        The environment variables that lead the program there.
+        The environment variables that point the program to the file.
     """
     if login is None:
         yield {}

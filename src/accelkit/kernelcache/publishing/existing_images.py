@@ -1,4 +1,4 @@
-"""Finds what a registry has already: images by tag, and what is attached to them."""
+"""Search for existing images in a registry, by tag, and for the signatures that are attached to them."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from accelkit.kernelcache.signatures.bundles import (
 )
 from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
-# Of one image with its members; an index may name indexes, and so on.
+# The limit for one image with its members, because indexes may be nested.
 MAX_MANIFESTS: Final = 1024
 
 
 async def find_digest(client: RegistryClient, reference: Reference) -> str | None:
-    """Return the digest that a tag leads to; None where there is no such image.
+    """Return the digest to which a tag points; None if the image does not exist.
 
     Raises:
-        RegistryError: the registry cannot be asked, so that nothing is known.
+        RegistryError: the request fails, so the result is unknown.
     """
     raw = await _find_manifest(client, reference)
     return raw.digest if raw is not None else None
 
 
 async def list_members(client: RegistryClient, image: Reference) -> list[str]:
-    """Return the digests of an image and, of an index, of all that it names, each once.
+    """Return the digests of an image and of all members if it is an index, each once.
 
     Raises:
-        CacheError: one of them is no manifest, or there are too many.
-        RegistryError: one of them cannot be read.
+        CacheError: a document is not a manifest, or there are too many.
+        RegistryError: a manifest cannot be read.
     """
     found: dict[str, None] = {}
-    waiting = [image.require_digest()]
-    while waiting:
-        digest = waiting.pop()
+    pending = [image.require_digest()]
+    while pending:
+        digest = pending.pop()
         if digest in found:
             continue
         found[digest] = None
         if len(found) > MAX_MANIFESTS:
             raise CacheError(f"{image} has more than {MAX_MANIFESTS} manifests")
         document = (await client.read_manifest(image.with_digest(digest))).decode()
-        waiting += [each.digest for each in document.manifests] if isinstance(document, Index) else []
+        pending += [each.digest for each in document.manifests] if isinstance(document, Index) else []
     return list(found)
 
 
 async def list_attachments(client: RegistryClient, image: Reference) -> dict[str, str]:
-    """List what cosign attached to an image: its signature image of version 2, and the bundles that refer to it.
+    """List the attachments of cosign to an image: the signature image of version 2, and the bundles that refer to it.
 
-    Nothing of it is verified.
+    The attachments are not verified.
 
     Args:
-        client: an open one.
-        image: by digest.
+        client: an open client.
+        image: the image, by digest.
 
     Returns:
-        By digest, the predicate that it says it has: that of a signature, or that of some attestation.
+        The stated predicate of each attachment, by digest: that of a signature, or that of an attestation.
 
     Raises:
-        CacheError: something that refers to the image is no manifest.
-        RegistryError: the registry cannot be asked.
+        CacheError: a referrer of the image is not a manifest.
+        RegistryError: the request fails.
     """
     found = {}
     raw = await _find_manifest(client, image.with_tag(build_signature_tag(image.require_digest())))
@@ -85,7 +85,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
 
 
 async def has_signature(client: RegistryClient, image: Reference) -> bool:
-    """Whether anybody signed an image, however well. Raises as `list_attachments`."""
+    """Return whether an image has a signature, valid or not. Raises the errors of `list_attachments`."""
     return SIGN_PREDICATE in (await list_attachments(client, image)).values()
 
 

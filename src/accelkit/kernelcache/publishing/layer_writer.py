@@ -1,13 +1,14 @@
-"""Writes a cache as the one layer of an image, and the image's configuration.
+"""Writer of a cache as the only layer of an image, and of the image's configuration.
 
-The same files give the same bytes, whoever owns them and whenever they were written: names are sorted, owner, mode and
-time are fixed. The layer passes through in one stream and is never held in memory.
+The same files give the same bytes, regardless of their owners and times: names are sorted, and owner, mode and time are
+fixed. The layer is written as one stream and is never completely in memory.
 
-Trees that ninja built keep their times, in whole seconds: it builds anew what looks older than its sources, or younger
-than its log says. That log is part of the tree and full of times, so such trees are never the same bytes anyway.
+Trees that ninja built keep their modification times, in whole seconds, because ninja rebuilds files that are older than
+their sources or newer than its log states. The log is part of the tree and contains times, so these trees never give
+the same bytes.
 
-gzip is zlib's. ISA-L was measured to be twelve times as fast (500 MB/s instead of 40 on one core), but its output is
-not promised to be the same on every CPU. Who wants speed takes zstd, which MCV cannot read.
+gzip uses zlib. ISA-L is twelve times as fast in a measurement (500 MB/s instead of 40 MB/s on one core), but does not
+guarantee the same output on every CPU. For speed, use zstd, which MCV cannot read.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class LayerInfo(msgspec.Struct, frozen=True):
     """A written layer.
 
     Attributes:
-        media_type: as an image manifest names it.
-        digest: `sha256:` and the hash of the bytes that were written.
-        size_bytes: how many.
+        media_type: the media type in the image manifest.
+        digest: `sha256:` and the hash of the written bytes.
+        size_bytes: the number of written bytes.
         diff_id: `sha256:` and the hash of the archive before compression.
     """
 
@@ -81,20 +82,21 @@ def write_layer(
     """Write a cache's files and its manifest as one compressed archive.
 
     Args:
-        cache: what `read_cache` found in the folder.
-        folder: the folder.
-        out: where the layer goes.
-        compression: MCV reads gzip only.
-        media: whose media types the layer is to have.
-        modified: the time of every file outside of ninja's trees, in seconds since 1970; SOURCE_DATE_EPOCH of the
-            environment, else 0.
+        cache: the result of `read_cache` for the folder.
+        folder: the folder with the files.
+        out: the file to which the layer is written.
+        compression: the compression of the layer; MCV reads only gzip.
+        media: the family of media types, OCI's or Docker's.
+        modified: the time of all files outside of ninja's trees, in seconds since 1970; None for SOURCE_DATE_EPOCH of
+            the environment, else 0.
 
     Raises:
-        CacheError: a file cannot be read or is not as it was when the cache was read, or there is no such media type.
+        CacheError: a file cannot be read or changed after the cache was read, or there is no media type for this
+            compression.
     """
     media_type = _MEDIA_TYPES.get((media, compression))
     if media_type is None:
-        raise CacheError(f"there is no {media} media type for {compression} layers", next_step="take oci or gzip")
+        raise CacheError(f"there is no {media} media type for {compression} layers", next_step="use oci or gzip")
     compressor, plain, packed, size = _open_compressor(compression), hashlib.sha256(), hashlib.sha256(), 0
     for data in _write_archive(cache, folder, _read_source_date_epoch() if modified is None else modified):
         plain.update(data)
@@ -111,13 +113,13 @@ def write_layer(
 def write_image_config(
     layer: LayerInfo, labels: Mapping[str, str], *, architecture: str, created: str = CREATED
 ) -> bytes:
-    """Return the configuration of an image that has this layer only, as JSON with sorted keys.
+    """Return the configuration of an image with only this layer, as JSON with sorted keys.
 
     Args:
-        layer: what `write_layer` wrote.
-        labels: what `formats.write_labels` made of the cache.
-        architecture: CPU architecture in the words of OCI, that of the host that built it.
-        created: RFC 3339; fixed, so that the same cache gives the same image.
+        layer: the result of `write_layer`.
+        labels: the result of `formats.write_labels` for the cache.
+        architecture: the CPU architecture of the host that built the cache, with its OCI name.
+        created: the time of creation, RFC 3339; fixed by default, so that the same cache gives the same image.
     """
     config = {
         "architecture": architecture,
@@ -133,7 +135,7 @@ def write_image_config(
 def _read_source_date_epoch() -> int:
     text = os.environ.get("SOURCE_DATE_EPOCH", "0")
     if not text.isascii() or not text.isdigit():
-        raise CacheError(f"SOURCE_DATE_EPOCH is {text!r} and not a number of seconds")
+        raise CacheError(f"SOURCE_DATE_EPOCH is {text!r}, which is not a number of seconds")
     return int(text)
 
 
@@ -147,19 +149,21 @@ def _open_compressor(compression: Compression) -> _Compressor | None:
 
 def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]:
     top, listing = f"io.{cache.format}.cache", f"io.{cache.format}.manifest"
-    seen, total = set[str](), 0
+    written, total = set[str](), 0
     built = {_find_tree(path) for path in cache.files if path.rsplit("/", 1)[-1] == _NINJA_LOG}
     yield _write_header(top, modified)
     for path in cache.files:
         for parent in _list_parents(path):
-            if parent not in seen:
-                seen.add(parent)
+            if parent not in written:
+                written.add(parent)
                 yield _write_header(f"{top}/{parent}", modified)
         time = None if _find_tree(path) in built else modified
         size = yield from _write_file(folder / path, f"{top}/{path}", time)
         total += size
     if total != cache.size_bytes:
-        raise CacheError(f"{folder} has {total} bytes and had {cache.size_bytes} when it was read", next_step=_RETRY)
+        raise CacheError(
+            f"{folder} has {total} bytes, but had {cache.size_bytes} bytes when it was read", next_step=_RETRY
+        )
     document = write_manifest(cache)
     yield _write_header(listing, modified)
     yield _write_header(f"{listing}/manifest.json", modified, size=len(document))
@@ -178,7 +182,7 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes, None, int]:
-    """Yield a file's header, with its own time where none is given, and its content, and return its bytes."""
+    """Yield the header of a file and its content, and return its size; without a given time, its own time is used."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status = os.fstat(file.fileno())
@@ -190,15 +194,15 @@ def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes,
                 left -= len(data)
                 yield data
             if left or file.read(1):
-                raise CacheError(f"{path} changed its size while it was packed", next_step=_RETRY)
+                raise CacheError(f"the size of {path} changed while it was packed", next_step=_RETRY)
     except OSError as exc:
-        raise CacheError(f"{path} of the cache cannot be read: {exc.strerror}") from exc
+        raise CacheError(f"the file {path} of the cache cannot be read: {exc.strerror}") from exc
     yield _pad(size)
     return size
 
 
 def _write_header(name: str, modified: int, *, size: int | None = None) -> bytes:
-    """Return the header of a file of `size` bytes, or of a folder without."""
+    """Return the header of a file of `size` bytes, or of a folder if no size is given."""
     info = TarInfo(name)
     info.mtime = modified
     if size is None:

@@ -1,4 +1,4 @@
-"""Signing with `cosign`, which knows the keys, hardware tokens and log-ins of its users."""
+"""Signing with `cosign`, which supports the keys, hardware tokens and logins of its users."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from accelkit.kernelcache.signatures.findings import sanitize_message
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
-_NEXT = "the image is pushed: mend that and repeat, or sign its digest later"
+_NEXT_STEP = "the image is pushed; correct the cause and repeat the command, or sign the digest later"
 
 
 @dataclass(frozen=True)
 class Cosign:
-    """How cosign is to sign.
+    """The program cosign, with the options for a signature.
 
     Attributes:
-        program: its path or name.
-        key: anything that its `--key` takes: a file, a `k8s://` secret, a key service's URI; None for keyless.
-        log: whether an entry of the transparency log is made.
-        plain_http: whether the registry is spoken to without TLS.
-        arguments: more of its own options.
-        environ: variables that it gets beside our own.
+        program: the path or the name of the program.
+        key: a value of its option `--key`: a file, a `k8s://` secret, the URI of a key service; None for keyless.
+        log: whether to create an entry in the transparency log.
+        plain_http: whether to use the registry without TLS.
+        arguments: further options of cosign.
+        environ: variables that it gets in addition to the environment of this process.
     """
 
     program: str = "cosign"
@@ -41,25 +41,26 @@ class Cosign:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     async def sign(self, image: Reference) -> None:
-        """Sign an image's digest. cosign asks COSIGN_PASSWORD for the password of a key.
+        """Sign the digest of an image. cosign reads the password of a key from COSIGN_PASSWORD.
 
         Raises:
-            ConfigurationError: cosign is not there.
-            SignatureError: it fails, with its own words.
+            ConfigurationError: cosign is not installed.
+            SignatureError: cosign fails; the message contains its output.
         """
         program = shutil.which(self.program)
         if program is None:
             raise ConfigurationError(
-                f"{self.program} is not there to sign {image}", next_step="install cosign 2 or 3, or sign it later"
+                f"cannot sign {image}: {self.program} is not installed",
+                next_step="install cosign 2 or 3, or sign the image later",
             )
-        known = await self._run(program, "sign", "--help", seconds=_HELP_SECONDS)
+        usage = await self._run(program, "sign", "--help", seconds=_HELP_SECONDS)
         options = ["--yes", *(["--key", self.key] if self.key else []), *self.arguments]
         if self.plain_http:
             options += ["--allow-http-registry", "--allow-insecure-registry"]
         if not self.log:
             options += ["--tlog-upload=false"]
-            # Since version 3 the services come from a file that names them, unless it is told otherwise.
-            options += ["--use-signing-config=false"] if "--use-signing-config" in known else []
+            # Since version 3, cosign reads the services from a signing configuration by default.
+            options += ["--use-signing-config=false"] if "--use-signing-config" in usage else []
         await self._run(program, "sign", *options, f"{image.name}@{image.digest}", seconds=_SIGN_SECONDS)
 
     async def _run(self, program: str, *arguments: str, seconds: float) -> str:
@@ -75,7 +76,7 @@ class Cosign:
                 output, _ = await process.communicate()
         except TimeoutError as exc:
             raise SignatureError(
-                f"{Path(program).name} {arguments[0]} gave no answer in {seconds:.0f} s", next_step=_NEXT
+                f"{Path(program).name} {arguments[0]} did not finish within {seconds:.0f} s", next_step=_NEXT_STEP
             ) from exc
         finally:
             if process.returncode is None:
@@ -84,37 +85,37 @@ class Cosign:
         text = output.decode(errors="replace")
         if process.returncode:
             raise SignatureError(
-                f"{Path(program).name} {arguments[0]} failed: {_shorten_output(text)}", next_step=_NEXT
+                f"{Path(program).name} {arguments[0]} failed: {_shorten_output(text)}", next_step=_NEXT_STEP
             )
         return text
 
 
 def _shorten_output(text: str) -> str:
-    # It logs its error twice, the second time behind these words and without the warnings before.
-    said = " ".join(text.rpartition("error during command execution: ")[2].split())
-    return sanitize_message(said[-500:])
+    # cosign logs its error twice, the second time after these words and without the preceding warnings.
+    error = " ".join(text.rpartition("error during command execution: ")[2].split())
+    return sanitize_message(error[-500:])
 
 
 async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySettings, *, lend_login: bool = False) -> None:
-    """Sign an image where it lies, reaching its registry as we do.
+    """Sign an image in its registry, with the same settings as the client that pushed it.
 
     Args:
-        image: by digest.
-        cosign: how, its registry aside.
-        settings: of the client that pushed it.
-        lend_login: whether cosign gets the login that `settings` has; else it uses those of Docker's user.
+        image: the image, by digest.
+        cosign: the program and its options, without those for the registry.
+        settings: the settings of the client that pushed the image.
+        lend_login: whether cosign gets the login from `settings`; otherwise it uses the user's Docker logins.
 
     Raises:
-        ConfigurationError: cosign is not there, or a login cannot be read.
-        SignatureError: it fails.
+        ConfigurationError: cosign is not installed, or a login cannot be read.
+        SignatureError: cosign fails.
     """
     authorities = ("--registry-cacert", str(settings.ca_file)) if settings.ca_file is not None else ()
     login = await settings.credentials.find_login(image) if lend_login else None
     with write_docker_config(image.registry, login) as environ:
-        reaching = replace(
+        configured = replace(
             cosign,
             plain_http=image.registry in settings.plain_http,
             arguments=(*cosign.arguments, *authorities),
             environ={**cosign.environ, **environ},
         )
-        await reaching.sign(image)
+        await configured.sign(image)

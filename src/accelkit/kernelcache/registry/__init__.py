@@ -1,9 +1,9 @@
-"""A client of image registries: manifests, blobs and referrers, read and written.
+"""A client of image registries that reads and writes manifests, blobs and referrers.
 
-It is our own because the libraries there are (oras, python-dxf) are synchronous, and ask no mirrors.
+accelkit does not use existing libraries (oras, python-dxf), because they are synchronous and do not support mirrors.
 
-What a registry sends is hashed while it streams and is never more than was announced; credentials reach nobody but
-the registry they are for.
+The client hashes the data of a registry while it streams, and rejects more data than announced. It sends credentials
+only to the registry to which they belong.
 """
 
 from accelkit.kernelcache.registry.client import RawManifest, RegistryClient

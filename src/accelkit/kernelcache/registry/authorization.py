@@ -1,4 +1,4 @@
-"""Authorization: the challenge of a registry, and the tokens that answer it."""
+"""Authorization: the challenges of registries, and the tokens and passwords that answer them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from accelkit.kernelcache.registry.destinations import find_proxy, read_url, req
 from accelkit.kernelcache.registry.responses import is_passing, read_limited
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
-_Asking: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
+_ResponseContext: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
 _MAX_TOKEN_BYTES = 256 << 10
-# The specification's default life of a token, and how long before its end it is not used any more.
+# The default lifetime of a token in the specification, and the time before its expiry from which it is not used.
 _DEFAULT_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0
 _LONGEST_SECONDS = 3600.0
-# A parameter, or else the name of a scheme: one header may hold several demands.
+# A parameter, or else the name of a scheme: one header may contain several challenges.
 _PIECE = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', re.ASCII)
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a registry demands: `scheme` is `bearer` or `basic`, in lower case."""
+    """The challenge of a registry; `scheme` is `bearer` or `basic`, in lower case."""
 
     scheme: str
     realm: str = ""
@@ -53,7 +53,7 @@ _token = msgspec.json.Decoder(_Token)
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
-    """Return the demand we can meet among `WWW-Authenticate` headers; a token before a password."""
+    """Return the supported challenge among `WWW-Authenticate` headers, preferring tokens; None if there is none."""
     found: dict[str, dict[str, str]] = {}
     for header in headers:
         values: dict[str, str] = {}
@@ -69,12 +69,12 @@ def parse_challenges(headers: list[str]) -> Challenge | None:
 
 
 class Authorizer:
-    """Remembers, per endpoint and scope, what the registry accepted.
+    """The authorization headers that answer the registries' challenges, cached per endpoint and scope.
 
     Args:
-        session: for token requests.
-        settings: logins and the registries that may be spoken to without TLS.
-        clock: monotonic seconds.
+        session: the session for token requests.
+        settings: the logins, and the registries that are allowed without TLS.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -83,49 +83,49 @@ class Authorizer:
         self._session = session
         self._settings = settings
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[str, float]] = {}
+        self._headers: dict[tuple[str, str], tuple[str, float]] = {}
 
     def find_header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
-        """Return the header known to work, or none."""
-        value, until = self._known.get((endpoint.base, scope), ("", 0.0))
+        """Return the cached authorization header; empty if there is none, or if it has expired."""
+        value, until = self._headers.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 
     async def answer_challenge(self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge) -> None:
-        """Meet a challenge, so that `find_header` knows what to send.
+        """Answer a challenge, so that `find_header` returns the new header.
 
         Raises:
-            RegistryError: no login is known where one is needed, or the token server refuses.
+            RegistryError: a required login is missing, or the token server refuses.
             ConfigurationError: a credential helper fails.
         """
         login = await self._settings.credentials.find_login(Reference(endpoint.registry, endpoint.repository))
         if challenge.scheme == "basic":
             if login is None or not login.username:
                 raise RegistryError(
-                    f"{endpoint.registry} wants a user name and a password for {endpoint.repository}",
+                    f"{endpoint.registry} requires a user name and a password for {endpoint.repository}",
                     status=401,
-                    next_step="log in (docker login writes what is read here), or give a pull secret",
+                    next_step="log in by docker login, or give a pull secret",
                 )
-            self._known[endpoint.base, scope] = (_encode_basic(login), float("inf"))
+            self._headers[endpoint.base, scope] = (_encode_basic(login), float("inf"))
             return
         token, seconds = await self._request_token(endpoint, scope, challenge, login)
-        self._known[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1.0))
+        self._headers[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1.0))
 
     async def _request_token(
         self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge, login: Login | None
     ) -> tuple[str, float]:
-        realm = read_url(challenge.realm, base=endpoint.base, said_by=endpoint.registry)
-        require_safe(realm, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
+        realm = read_url(challenge.realm, base=endpoint.base, registry=endpoint.registry)
+        require_safe(realm, base=endpoint.base, plain_http=self._settings.plain_http, registry=endpoint.registry)
         server = f"the token server {realm.raw_host}"
         try:
             async with (
                 asyncio.timeout(self._settings.timeout_seconds),
-                self._ask(realm, {"service": challenge.service, "scope": scope}, login) as response,
+                self._request(realm, {"service": challenge.service, "scope": scope}, login) as response,
             ):
-                content = await read_limited(response, _MAX_TOKEN_BYTES, f"what {server} answers")
+                content = await read_limited(response, _MAX_TOKEN_BYTES, f"the answer of {server}")
                 status = response.status
         except (aiohttp.ClientError, OSError) as exc:
             raise RegistryError(f"{server} cannot be reached: {exc or type(exc).__name__}", retryable=True) from exc
-        if status != 200:  # noqa: PLR2004 - HTTP's word for yes
+        if status != 200:  # noqa: PLR2004 - HTTP's status for success
             raise RegistryError(
                 f"{server} refuses a token for {endpoint.repository}: HTTP {status}",
                 status=status,
@@ -135,14 +135,14 @@ class Authorizer:
         try:
             token = _token.decode(content)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise RegistryError(f"{server} answered something that is no token") from exc
+            raise RegistryError(f"the answer of {server} is not a token") from exc
         value = token.token or token.access_token or ""
         if not value.isascii() or not value.isprintable() or not value.strip():
-            raise RegistryError(f"{server} answered without a usable token")
+            raise RegistryError(f"the answer of {server} has no usable token")
         seconds = _DEFAULT_SECONDS if token.expires_in is None else token.expires_in
         return value, min(seconds, _LONGEST_SECONDS)
 
-    def _ask(self, realm: URL, fields: Mapping[str, str], login: Login | None) -> _Asking:
+    def _request(self, realm: URL, fields: Mapping[str, str], login: Login | None) -> _ResponseContext:
         given = {name: value for name, value in fields.items() if value}
         if login is not None and login.identity_token:
             form = {**given, "grant_type": "refresh_token", "refresh_token": login.identity_token}
@@ -150,7 +150,7 @@ class Authorizer:
                 realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=find_proxy(realm)
             )
         headers = {"Authorization": _encode_basic(login)} if login is not None else {}
-        # Added by hand: the session would quote anew what the realm holds already.
+        # Concatenated here, because the session would quote the query of the realm a second time.
         url = URL(f"{realm}{'&' if realm.raw_query_string else '?'}{urlencode(given)}", encoded=True)
         return self._session.get(url, headers=headers, allow_redirects=False, proxy=find_proxy(url))
 

@@ -1,4 +1,4 @@
-"""Downloads of blobs: resumed where they break off, hashed while they stream, never longer than announced."""
+"""Downloads of blobs: resumed after interruptions, hashed while they stream, never longer than announced."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.registry.exchange import SLOWEST, Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
-# How often a transfer may break off without a byte in between, and in all.
+# How many interruptions are allowed without a byte in between, and in total.
 _BREAKS_IN_A_ROW = 4
 _BREAKS_AT_MOST = 32
-# What the slowest transfer may take on top of the time for its bytes, in seconds.
+# The time that the slowest transfer may take in addition to the time for its bytes, in seconds.
 _GRACE_SECONDS = 120
-# Below this, handing a chunk to a thread costs more than hashing it.
+# For smaller chunks, the hand-over to a thread costs more than the hash.
 _HASH_HERE_BYTES = 64 << 10
 _PARTIAL = 206
 _BEYOND_THE_END = 416
@@ -28,38 +28,38 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-[0-9]{1,19}/(?:[0-9]{1,19}|\*)
 
 
 async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor) -> AsyncGenerator[bytes]:
-    """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
+    """Yield the bytes of a blob as they arrive; they are verified only after the iteration has ended without an error.
 
     Args:
-        exchange: an open one.
-        endpoint: where it is read.
-        blob: digest and size, from a manifest.
+        exchange: an open exchange.
+        endpoint: the endpoint to read from.
+        blob: the digest and the size, from a manifest.
 
     Raises:
-        RegistryError: it is not there, is of another size, has another digest, or breaks off too often.
+        RegistryError: the blob is missing, has another size or digest, or the transfer is interrupted too often.
     """
-    arrival = _Arrival(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
-    while not arrival.complete:
+    transfer = _Transfer(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
+    while not transfer.complete:
         reason = "it ended early"
         try:
-            async with contextlib.aclosing(_stream_rest(exchange, endpoint, blob, arrival)) as chunks:
+            async with contextlib.aclosing(_stream_rest(exchange, endpoint, blob, transfer)) as chunks:
                 async for chunk in chunks:
-                    await arrival.take(chunk)
+                    await transfer.take(chunk)
                     yield chunk
         except (aiohttp.ClientError, OSError) as exc:
             reason = str(exc) or type(exc).__name__
-        if not arrival.complete:
-            await exchange.sleep(arrival.plan_pause(reason))
-    await arrival.prove()
+        if not transfer.complete:
+            await exchange.sleep(transfer.plan_pause(reason))
+    await transfer.verify()
 
 
-class _Arrival:
-    """How far a blob has come, its hash so far, and how often it broke off."""
+class _Transfer:
+    """The progress of a download: its offset, its hash so far, and its interruptions."""
 
-    def __init__(self, blob: Descriptor, what: str) -> None:
+    def __init__(self, blob: Descriptor, name: str) -> None:
         self.offset = 0
         self._blob = blob
-        self.what = what
+        self.name = name
         self._hash = hashlib.sha256()
         self._hashing: asyncio.Future[None] | None = None
         self._breaks = 0
@@ -75,34 +75,34 @@ class _Arrival:
         self._breaks_in_a_row = 0
         self.offset += len(chunk)
         if self.offset > self._blob.size:
-            raise RegistryError(f"{self.what} is longer than the {self._blob.size} bytes of its manifest")
+            raise RegistryError(f"{self.name} is longer than the {self._blob.size} bytes of its manifest")
         await self._finish_hashing()
         if len(chunk) < _HASH_HERE_BYTES:
             self._hash.update(chunk)
         else:
-            # In a thread, while the next chunk comes.
+            # Hashed in a thread while the next chunk arrives.
             self._hashing = self._loop.run_in_executor(None, self._hash.update, chunk)
 
     def require_time(self) -> None:
         if self._loop.time() > self._deadline:
             raise RegistryError(
-                f"{self.what} comes too slowly: {self.offset} of {self._blob.size} bytes", retryable=True
+                f"{self.name} arrives too slowly: {self.offset} of {self._blob.size} bytes", retryable=True
             )
 
     def plan_pause(self, reason: str) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt."""
         self.require_time()
         self._breaks += 1
         self._breaks_in_a_row += 1
         if self._breaks_in_a_row > _BREAKS_IN_A_ROW or self._breaks > _BREAKS_AT_MOST:
-            raise RegistryError(f"{self.what} breaks off again and again: {reason}", retryable=True)
+            raise RegistryError(f"the transfer of {self.name} was interrupted too often: {reason}", retryable=True)
         return float(min(0.1 * 2**self._breaks_in_a_row, 5))
 
-    async def prove(self) -> None:
+    async def verify(self) -> None:
         await self._finish_hashing()
         digest = f"sha256:{self._hash.hexdigest()}"
         if digest != self._blob.digest:
-            raise RegistryError(f"{self.what} has the digest {digest}: it was changed or damaged on the way")
+            raise RegistryError(f"{self.name} has the digest {digest}: it was changed or damaged in transit")
 
     async def _finish_hashing(self) -> None:
         if self._hashing is not None:
@@ -111,25 +111,25 @@ class _Arrival:
 
 
 async def _stream_rest(
-    exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor, arrival: _Arrival
+    exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor, transfer: _Transfer
 ) -> AsyncGenerator[bytes]:
-    """Yield what has not come yet, whether or not the registry can start in the middle."""
-    skip = arrival.offset
-    # With both ends: some registries answer 416 to a range that is open.
+    """Yield the missing bytes, whether or not the registry supports ranges."""
+    skip = transfer.offset
+    # The range has both ends, because some registries answer 416 to an open range.
     headers = {"Range": f"bytes={skip}-{blob.size - 1}"} if skip else {}
     accepted = frozenset({200, _PARTIAL, _BEYOND_THE_END})
     url = endpoint.build_url(f"blobs/{blob.digest}")
     async with exchange.send(endpoint, "GET", url, headers=headers, accepted=accepted) as response:
         if response.status == _BEYOND_THE_END:
-            raise RegistryError(f"{arrival.what} is shorter than the {blob.size} bytes of its manifest")
+            raise RegistryError(f"{transfer.name} is shorter than the {blob.size} bytes of its manifest")
         if response.status == _PARTIAL:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if found is None or int(found[1]) != skip:
-                raise RegistryError(f"{endpoint.registry} answers another range of a blob than was asked for")
+                raise RegistryError(f"{endpoint.registry} returns another range of a blob than requested")
             skip = 0
         async for chunk in response.content.iter_any():
-            # Bytes that are passed over take time as well.
-            arrival.require_time()
+            # Skipped bytes take time too.
+            transfer.require_time()
             if skip >= len(chunk):
                 skip -= len(chunk)
                 continue

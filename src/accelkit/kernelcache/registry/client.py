@@ -1,4 +1,4 @@
-"""The client of a registry: reads manifests, blobs and referrers by an image's name."""
+"""The registry client, which reads manifests, blobs and referrers by the name of an image."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 from accelkit.kernelcache.registry.upload import Uploads
 
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
-# Pages of referrers that are followed, and the size of the whole list.
+# The limits of a list of referrers: its pages, and its size in bytes.
 _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
-# What registries answer that do not know the referrers API.
+# The statuses of registries that do not support the referrers API.
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 
 @dataclass(frozen=True)
 class RawManifest:
-    """A manifest as it was sent. `digest` is that of `content`, computed here."""
+    """A manifest as the registry sent it. `digest` is the digest of `content`, computed here."""
 
     content: bytes
     media_type: str
     digest: str
 
     def decode(self) -> Manifest | Index:
-        """Read it.
+        """Return the decoded document.
 
         Raises:
-            CacheError: it is neither a manifest nor an index.
+            CacheError: the document is neither a manifest nor an index.
         """
         return decode_manifest(self.content, self.media_type)
 
 
 @dataclass(frozen=True)
 class Referrers:
-    """What points at a manifest. `problems` is why something could not be read, which is not the same as nothing."""
+    """The referrers of a manifest. With `problems`, the list may be incomplete."""
 
     descriptors: tuple[Descriptor, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 class RegistryClient:
-    """Reads and writes images; opened and closed with `async with`.
+    """A client that reads and writes images; opened and closed with `async with`.
 
     Args:
-        settings: names, logins, patience.
-        sleep: waits between attempts; a test puts its own here.
+        settings: the settings of the registries, logins and timeouts.
+        sleep: waits between attempts; tests replace it.
     """
 
     def __init__(
@@ -89,31 +89,33 @@ class RegistryClient:
         """Read a manifest or index by digest, else by tag.
 
         Raises:
-            RegistryError: it is not there (status 404), refused, or not what its digest says.
+            RegistryError: the manifest is missing (status 404), refused, or has another digest.
         """
-        return await self._endpoints.ask_in_turn(reference, lambda endpoint: self._manifest(endpoint, reference))
+        return await self._endpoints.request_in_turn(
+            reference, lambda endpoint: self._read_manifest(endpoint, reference)
+        )
 
     async def read_blob(self, reference: Reference, blob: Descriptor, *, limit: int) -> bytes:
-        """Read a small blob whole.
+        """Return the content of a small blob.
 
         Raises:
-            RegistryError: as `stream_blob`; or it is announced as longer than `limit` bytes.
+            RegistryError: as `stream_blob`; or the announced size exceeds `limit` bytes.
         """
         if blob.size > limit:
             raise RegistryError(
-                f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are read"
+                f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are allowed"
             )
 
-        async def whole(endpoint: RegistryEndpoint) -> bytes:
+        async def read(endpoint: RegistryEndpoint) -> bytes:
             return b"".join([chunk async for chunk in stream_blob(self._exchange, endpoint, blob)])
 
-        return await self._endpoints.ask_in_turn(reference, whole)
+        return await self._endpoints.request_in_turn(reference, read)
 
     async def stream_blob(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
-        """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
+        """Yield the bytes of a blob as they arrive; they are verified only after the iteration ended without an error.
 
         Raises:
-            RegistryError: it is not there, is of another size, has another digest, or breaks off too often.
+            RegistryError: the blob is missing, has another size or digest, or the transfer is interrupted too often.
         """
         endpoints = self._settings.list_endpoints(reference)
         for endpoint in endpoints:
@@ -124,41 +126,43 @@ class RegistryClient:
                         begun = True
                         yield chunk
             except RegistryError:
-                # What a mirror has begun is already with the caller and cannot be taken back.
+                # The caller already has the first bytes of this mirror, so another endpoint cannot start over.
                 if begun or endpoint is endpoints[-1]:
                     raise
             else:
                 return
 
     async def read_manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
-        """Read a manifest from the registry and from each of its mirrors, for tags that may differ there.
+        """Read a manifest from the registry and from each of its mirrors, because their tags may differ.
 
         Returns:
-            Those that are there, each once, and why the registry itself could not tell.
+            The manifests that exist, each once, and the problems if the registry itself could not be read.
         """
-        outcomes = await self._endpoints.ask_all(reference, lambda endpoint: self._manifest(endpoint, reference))
+        outcomes = await self._endpoints.request_all(
+            reference, lambda endpoint: self._read_manifest(endpoint, reference)
+        )
         found = {each.digest: each for each in outcomes if isinstance(each, RawManifest)}
         return list(found.values()), _select_problems(
             [() if isinstance(each, RawManifest) else _convert_problem(each) for each in outcomes]
         )
 
     async def list_referrers(self, reference: Reference) -> Referrers:
-        """List what points at the manifest of a reference with a digest, by the referrers API and by the fallback tag.
+        """List the referrers of a manifest, given by digest, by the referrers API and by the fallback tag.
 
-        Both are asked, because some registries answer the first with an empty list and keep only the second. And all
-        mirrors are asked beside the registry: behind a gap, only they have anything.
+        Both are requested, because some registries return an empty list by the API and have only the tag. All mirrors
+        are requested too, because in an air-gapped cluster only they are reachable.
 
         Raises:
             CacheError: the reference has no digest.
         """
         if not reference.digest:
-            raise CacheError(f"what refers to {reference} can only be asked by digest")
+            raise CacheError(f"the referrers of {reference} can only be listed by digest")
         by_digest: dict[str, Descriptor] = {}
         problems: list[Problem] = []
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._endpoints.ask_all(reference, functools.partial(ask, reference)))
-                for ask in (self._list_referrers, self._read_fallback_tag)
+                group.create_task(self._endpoints.request_all(reference, functools.partial(read, reference)))
+                for read in (self._list_referrers, self._read_fallback_tag)
             ]
         for outcomes in (task.result() for task in tasks):
             lists = [
@@ -171,7 +175,7 @@ class RegistryClient:
     async def _list_referrers(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
-            async for page in self._pages(endpoint, endpoint.build_url(f"referrers/{reference.digest}")):
+            async for page in self._read_pages(endpoint, endpoint.build_url(f"referrers/{reference.digest}")):
                 found += _decode_index(page).manifests
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
@@ -185,24 +189,26 @@ class RegistryClient:
 
     async def _read_fallback_tag(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         tag = reference.require_digest().replace(":", "-")
-        raw = await self._manifest(endpoint, reference.with_tag(tag))
+        raw = await self._read_manifest(endpoint, reference.with_tag(tag))
         return Referrers(_decode_index(raw.content).manifests)
 
-    async def _manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:
+    async def _read_manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:
         url = endpoint.build_url(f"manifests/{reference.version}")
         what = f"the manifest of {reference}"
         answer = await self._exchange.read(
             endpoint, url, limit=MAX_MANIFEST_BYTES, what=what, headers={"Accept": _ACCEPT}
         )
-        said = answer.headers.get("Docker-Content-Digest", "")
+        stated = answer.headers.get("Docker-Content-Digest", "")
         digest = compute_digest(answer.content)
         if reference.digest and digest != reference.digest:
-            raise RegistryError(f"{endpoint.registry} sends for {reference} a manifest with the digest {digest}")
-        if said.startswith("sha256:") and said != digest:
-            raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]!a}, its bytes are {digest}")
+            raise RegistryError(f"{endpoint.registry} returns for {reference} a manifest with the digest {digest}")
+        if stated.startswith("sha256:") and stated != digest:
+            raise RegistryError(
+                f"{endpoint.registry} states the digest {stated[:71]!a} for {what}, but its bytes have {digest}"
+            )
         return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
-    async def _pages(self, endpoint: RegistryEndpoint, url: str) -> AsyncGenerator[bytes, None]:
+    async def _read_pages(self, endpoint: RegistryEndpoint, url: str) -> AsyncGenerator[bytes, None]:
         what = f"a list of {endpoint.repository}"
         remaining = _MAX_LIST_BYTES
         for _ in range(_MAX_PAGES):
@@ -211,7 +217,7 @@ class RegistryClient:
             yield answer.content
             if answer.following is None:
                 return
-            following = read_url(answer.following, base=url, said_by=endpoint.registry)
+            following = read_url(answer.following, base=url, registry=endpoint.registry)
             if not have_same_origin(following, URL(endpoint.base)):
                 raise RegistryError(f"{endpoint.registry} continues {what} on {following.raw_host}, another host")
             url = str(following)
@@ -221,15 +227,15 @@ class RegistryClient:
 def _decode_index(content: bytes) -> Index:
     document = decode_manifest(content)
     if not isinstance(document, Index):
-        raise CacheError("an image stands where a list of referrers is due")
+        raise CacheError("the list of referrers is the manifest of an image")
     return document
 
 
 def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
-    """Return an error as a problem; that something is not there is none."""
+    """Return an error as a problem; a missing object is not a problem."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
 def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """Return the problems that count: none where the registry itself, which is the last one, has none."""
+    """Return the relevant problems: none if the registry itself, which is the last endpoint, has none."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

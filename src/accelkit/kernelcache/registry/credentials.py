@@ -19,15 +19,15 @@ from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
 
 _HELPER_SECONDS = 10
 _HELPER_NAME = re.compile(r"[A-Za-z0-9._-]+")
-# What helpers and configuration files call Docker Hub.
+# The key of Docker Hub in configuration files and for credential helpers.
 _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
-# A helper that answers this as user name gives a refresh token instead of a password.
+# With this user name, a helper returns a refresh token instead of a password.
 _TOKEN_USER = "<token>"  # noqa: S105 - a marker of the helpers' protocol
 
 
 @dataclass(frozen=True)
 class Login:
-    """A user's name and password, or a refresh token."""
+    """A user name with a password, or a refresh token."""
 
     username: str = ""
     password: str = ""
@@ -62,11 +62,11 @@ _helper_answer = msgspec.json.Decoder(_HelperAnswer)
 
 
 class RegistryCredentials:
-    """Logins by registry, from several sources; the first source that knows the registry answers.
+    """Logins by registry, from several sources; the first source with a login for the registry takes precedence.
 
     Args:
-        logins: per registry host, given directly.
-        configs: documents in the format of Docker's `config.json`, which is that of pull secrets too.
+        logins: logins by registry host.
+        configs: documents in the format of Docker's `config.json`, which pull secrets use too.
     """
 
     def __init__(self, logins: Mapping[str, Login] | None = None, configs: Iterable[_Config] = ()) -> None:
@@ -75,19 +75,19 @@ class RegistryCredentials:
 
     @classmethod
     def from_files(cls, paths: Iterable[Path], logins: Mapping[str, Login] | None = None) -> RegistryCredentials:
-        """Read files of Docker's format or of a pull secret's.
+        """Return the logins in files with the format of Docker's `config.json` or of a pull secret.
 
         Raises:
-            ConfigurationError: one cannot be read.
+            ConfigurationError: a file cannot be read.
         """
         return cls(logins, [_read_config(path) for path in paths])
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> RegistryCredentials:
-        """Return the logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+        """Return the logins of the current user: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
 
         Raises:
-            ConfigurationError: the file is there and cannot be read.
+            ConfigurationError: the file exists, but cannot be read.
         """
         home = Path(environ.get("HOME", "/"))
         path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
@@ -95,25 +95,25 @@ class RegistryCredentials:
 
     @classmethod
     def from_documents(cls, documents: Iterable[tuple[str, bytes]]) -> RegistryCredentials:
-        """Read pull secrets that others wrote: log-ins alone, since a helper that they name would be run here.
+        """Return the logins in pull secrets of tenants; credential helpers are ignored, because they would run here.
 
         Args:
-            documents: what to call each in messages, and its content in Docker's format.
+            documents: the name of each document for messages, and its content in Docker's format.
 
         Raises:
-            ConfigurationError: one cannot be read.
+            ConfigurationError: a document cannot be read.
         """
         return cls(configs=[_Config(auths=_decode_config(where, content).auths) for where, content in documents])
 
     def followed_by(self, other: RegistryCredentials) -> RegistryCredentials:
-        """Return these, and those of another source for registries that these do not know."""
+        """Return these logins, followed by those of another source for registries without a login in these."""
         return RegistryCredentials({**other._logins, **self._logins}, (*self._configs, *other._configs))
 
     async def find_login(self, reference: Reference) -> Login | None:
-        """Return the login for a repository, or None: then it is asked for anonymously.
+        """Return the login for a repository; None for anonymous access.
 
         Raises:
-            ConfigurationError: a credential helper is named and fails.
+            ConfigurationError: a configured credential helper fails.
         """
         if reference.registry in self._logins:
             return self._logins[reference.registry]
@@ -134,7 +134,7 @@ def _read_config(path: Path) -> _Config:
 def _decode_config(where: str, content: bytes) -> _Config:
     try:
         fields = _fields.decode(content)
-        # The oldest form of pull secrets is the inner mapping alone.
+        # The oldest form of pull secrets is only the inner mapping.
         if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
             return _Config(auths=_auths.decode(content))
         return _config.decode(content)
@@ -142,9 +142,9 @@ def _decode_config(where: str, content: bytes) -> _Config:
         raise _refuse_config(where, exc) from exc
 
 
-def _refuse_config(where: str, why: Exception) -> ConfigurationError:
+def _refuse_config(where: str, cause: Exception) -> ConfigurationError:
     return ConfigurationError(
-        f"the registry logins in {where} cannot be read: {why}",
+        f"the registry logins in {where} cannot be read: {cause}",
         next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
     )
 
@@ -153,13 +153,13 @@ async def _find_login(config: _Config, reference: Reference) -> Login | None:
     hub = reference.registry == DOCKER_HUB
     for registry, helper in config.cred_helpers.items():
         if _normalize_host(registry) == reference.registry:
-            return await _ask_helper(helper, registry)
+            return await _run_helper(helper, registry)
     matching = [key for key in config.auths if _covers(_strip_scheme(key), reference)]
     for key in sorted(matching, key=_rank, reverse=True):
         if (login := _decode_login(key, config.auths[key])) is not None:
             return login
     if config.creds_store:
-        return await _ask_helper(config.creds_store, _DOCKER_HUB_KEY if hub else reference.registry)
+        return await _run_helper(config.creds_store, _DOCKER_HUB_KEY if hub else reference.registry)
     return None
 
 
@@ -181,7 +181,7 @@ def _decode_login(key: str, auth: _Auth) -> Login | None:
 
 def _strip_scheme(key: str) -> str:
     bare = re.sub(r"^https?://", "", key).rstrip("/")
-    # `/v1/` and `/v2/` are paths of the API, not of a repository.
+    # `/v1/` and `/v2/` are paths of the registry API, not of a repository.
     return re.sub(r"/v[12]$", "", bare)
 
 
@@ -191,13 +191,13 @@ def _is_host(key: str) -> bool:
 
 
 def _rank(key: str) -> tuple[int, bool]:
-    """Return how exactly a key names a repository: the longer path first, a host without a star before one with it."""
+    """Return the precedence of a key: longer paths first, then hosts without a star."""
     host, _, path = _strip_scheme(key).partition("/")
     return len(path), "*" not in host
 
 
 def normalize_registry(host: str) -> str:
-    """Return a registry as references call it: in lower case, and Docker Hub by its one name."""
+    """Return the name of a registry as in references: in lower case, and `docker.io` for Docker Hub."""
     lowered = host.lower()
     return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
 
@@ -209,7 +209,7 @@ def _normalize_host(key: str) -> str:
 def _covers(key: str, reference: Reference) -> bool:
     host, _, path = key.partition("/")
     wanted, given = reference.registry.split("."), _normalize_host(host).split(".")
-    # As the kubelet does: a star stands for (part of) one label of the host's name. An IPv6 address is no pattern.
+    # As in the kubelet, a star matches (a part of) one label of a host name. An IPv6 address is not a pattern.
     if wanted != given and (
         len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True))
     ):
@@ -217,9 +217,9 @@ def _covers(key: str, reference: Reference) -> bool:
     return not path or reference.repository == path or reference.repository.startswith(path + "/")
 
 
-async def _ask_helper(helper: str, server: str) -> Login | None:
+async def _run_helper(helper: str, server: str) -> Login | None:
     if not _HELPER_NAME.fullmatch(helper):
-        raise ConfigurationError(f"{helper!r} is no name of a credential helper")
+        raise ConfigurationError(f"{helper!r} is not a valid name of a credential helper")
     program = f"docker-credential-{helper}"
     try:
         process = await asyncio.create_subprocess_exec(
@@ -235,7 +235,7 @@ async def _ask_helper(helper: str, server: str) -> Login | None:
         async with asyncio.timeout(_HELPER_SECONDS):
             out, err = await process.communicate(server.encode())
     except TimeoutError as exc:
-        raise ConfigurationError(f"the credential helper {program} gave no answer in {_HELPER_SECONDS} s") from exc
+        raise ConfigurationError(f"the credential helper {program} did not answer within {_HELPER_SECONDS} s") from exc
     finally:
         if process.returncode is None:
             process.kill()
@@ -249,7 +249,7 @@ async def _ask_helper(helper: str, server: str) -> Login | None:
         answer = _helper_answer.decode(out)
     except msgspec.DecodeError as exc:
         raise ConfigurationError(
-            f"the credential helper {program} answered something that is not its protocol"
+            f"the answer of the credential helper {program} is not in the format of its protocol"
         ) from exc
     if answer.username == _TOKEN_USER:
         return Login(identity_token=answer.secret)

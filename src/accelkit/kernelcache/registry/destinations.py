@@ -1,4 +1,4 @@
-"""Destinations of requests: URLs that registries name, whom a login is for, who may do without TLS, which proxy."""
+"""Destinations of requests: URLs from registries, the origins that get a login, plain HTTP, and proxies."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from yarl import URL
 
 from accelkit.errors import RegistryError
 
-# No blank, no control character: such a URL stands in a request's first line as it is.
-_WRITTEN = re.compile(r"[!-~]+")
+# A URL without blanks and control characters, which can be used unchanged in the first line of a request.
+_PRINTABLE = re.compile(r"[!-~]+")
 _MAX_LABEL = 63
 _HTTP_PORT = 80
 
 
-def read_url(text: str, *, base: str, said_by: str) -> URL:
-    """Read the URL that a registry names, with its quoting as it stands: signed links and upload sessions need it.
+def read_url(text: str, *, base: str, registry: str) -> URL:
+    """Return the URL that a registry named, with its quoting unchanged, as signed links and upload sessions require.
 
     Args:
-        text: absolute, or relative to `base`.
-        base: the URL that was asked.
-        said_by: who named it, for the error.
+        text: an absolute URL, or one relative to `base`.
+        base: the URL of the request.
+        registry: the registry that named the URL, for the error.
 
     Raises:
-        RegistryError: it is no URL of HTTP, or carries a user's name and password.
+        RegistryError: the text is not an HTTP URL, or contains a user name or password.
     """
     try:
         joined = urljoin(base, text)
         url = URL(joined, encoded=True).with_fragment(None)
         host = url.raw_host or ""
         usable = (
-            _WRITTEN.fullmatch(joined) is not None
+            _PRINTABLE.fullmatch(joined) is not None
             and url.scheme in {"http", "https"}
             and bool(url.port)
             and url.raw_user is None
@@ -43,39 +43,39 @@ def read_url(text: str, *, base: str, said_by: str) -> URL:
     except ValueError:
         usable = False
     if not text or not usable:
-        raise RegistryError(f"{said_by} sends us to {text[:200]!r}, which is no place to go")
+        raise RegistryError(f"{registry} points to {text[:200]!r}, which is not a valid HTTP URL")
     return url
 
 
 def have_same_origin(one: URL, other: URL) -> bool:
-    """Whether two URLs have scheme, host and port in common, so that what one may know the other may."""
+    """Return whether two URLs have the same scheme, host and port, so that both may get the same login."""
     return _origin(one) == _origin(other)
 
 
-def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], said_by: str) -> None:
-    """Insist on HTTPS.
+def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], registry: str) -> None:
+    """Require HTTPS, except for hosts that are allowed without TLS.
 
     Args:
-        url: where the request is to go.
-        base: the registry itself, which is plain only where that is allowed.
-        plain_http: `host:port` that may be spoken to without TLS; `host` is port 80 of it alone.
-        said_by: who named the URL, for the error.
+        url: the URL of the next request.
+        base: the URL of the registry itself, which uses plain HTTP only if that is allowed.
+        plain_http: each `host:port` that is allowed without TLS; `host` allows only its port 80.
+        registry: the registry that named the URL, for the error.
 
     Raises:
-        RegistryError: it is plain HTTP to a host that is not allowed it.
+        RegistryError: the URL uses plain HTTP, which is not allowed for its host.
     """
     _, host, port = _origin(url)
     names = {f"{host}:{port}"} | ({host} if port == _HTTP_PORT else set())
     if url.scheme == "https" or have_same_origin(url, URL(base)) or not names.isdisjoint(plain_http):
         return
     raise RegistryError(
-        f"{said_by} sends us to http://{host}:{port}, which is not HTTPS",
-        next_step="allow that host for plain HTTP by name, if it is to be trusted",
+        f"{registry} points to http://{host}:{port}, which is not HTTPS",
+        next_step="if you trust that host, allow plain HTTP for it by name",
     )
 
 
 def find_proxy(url: URL) -> str | None:
-    """Return the proxy that the environment names for a URL (HTTPS_PROXY, NO_PROXY…)."""
+    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY and so on); None for no proxy."""
     _, host, port = _origin(url)
     if urllib.request.proxy_bypass(f"{host}:{port}"):
         return None

@@ -1,4 +1,4 @@
-"""Endpoints of a repository, mirrors and the registry itself: asked all together, or one after another."""
+"""Requests to the endpoints of a repository, its mirrors and the registry itself, in parallel or one after another."""
 
 from __future__ import annotations
 
@@ -17,89 +17,92 @@ T = TypeVar("T")
 
 Problem = RegistryError | CacheError
 
-# For how long a registry that gave no connection is not asked again beside mirrors that answer.
-_AWAY_SECONDS: Final = 30.0
+# For how long an unreachable registry is not requested again if its mirrors answer.
+_UNREACHABLE_SECONDS: Final = 30.0
 
 
 class Endpoints:
-    """Asks the endpoints of repositories.
+    """The endpoints of repositories, with the registries that are unreachable at present.
 
-    A mirror may lack signatures that the registry has, so the registry is asked whatever its mirrors say. But behind a
-    gap it never answers: where a mirror has answered, a connection is tried once, and then not again for a while.
+    A mirror may lack signatures that the registry has, so the registry is requested too, even if a mirror answers. In
+    an air-gapped cluster, the registry is unreachable: if a mirror has answered, only one connection is attempted, and
+    then none for 30 seconds.
 
     Args:
-        settings: names, mirrors and patience.
-        clock: seconds that never jump.
+        settings: the registries, their mirrors and the timeouts.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        # By the registry's URL: until when it is left alone, and why.
-        self._away: dict[str, tuple[float, RegistryError]] = {}
+        # By the URL of an unreachable registry: the time of the next attempt, and the last error.
+        self._unreachable: dict[str, tuple[float, RegistryError]] = {}
 
-    async def ask_all(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> list[T | Problem]:
-        """Ask all mirrors and, last, the registry itself, together, and return each answer or error."""
+    async def request_all(
+        self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]
+    ) -> list[T | Problem]:
+        """Request all mirrors and the registry in parallel, and return each answer or error, the registry's last."""
         *mirrors, origin = self._settings.list_endpoints(reference)
         if not mirrors:
-            return [await _try(ask, origin)]
+            return [await _try(request, origin)]
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(_try(ask, mirror)) for mirror in mirrors]
-            # More often only where its mirrors are of no use.
-            last = group.create_task(self._ask_hastily(ask, origin))
-        outcomes, told = [task.result() for task in asked], last.result()
-        if isinstance(told, RegistryError) and told.unreached:
+            mirror_tasks = [group.create_task(_try(request, mirror)) for mirror in mirrors]
+            # The registry gets all of its attempts only if no mirror answers.
+            origin_task = group.create_task(self._request_once(request, origin))
+        outcomes, answer = [task.result() for task in mirror_tasks], origin_task.result()
+        if isinstance(answer, RegistryError) and answer.unreached:
             if all(map(_is_answer, outcomes)):
-                # What is kept of a registry is told for other images too.
-                told = copy.copy(told)
-                told.beside_mirrors = True
+                # The kept error of a registry is also returned for other images, so it must not be changed.
+                answer = copy.copy(answer)
+                answer.beside_mirrors = True
             elif not any(map(_is_answer, outcomes)):
-                told = await _try(ask, origin)
-        return [*outcomes, told]
+                answer = await _try(request, origin)
+        return [*outcomes, answer]
 
-    async def ask_in_turn(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
-        """Ask one mirror after another, then the registry itself, and return the first answer.
+    async def request_in_turn(self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
+        """Request one mirror after another, then the registry itself, and return the first answer.
 
         Raises:
-            RegistryError: that of the registry.
+            RegistryError: the error of the registry, if no endpoint answers.
         """
         *mirrors, origin = self._settings.list_endpoints(reference)
         problems: list[str] = []
         for mirror in mirrors:
             try:
-                return await ask(mirror)
+                return await request(mirror)
             except RegistryError as exc:
-                # That it lacks something is an answer.
+                # A missing object is an answer, not a problem.
                 problems += [] if exc.missing else [exc.message]
         try:
-            answer = await ask(origin)
+            answer = await request(origin)
         except RegistryError as exc:
-            # Where only mirrors can be reached, their errors are what has to be mended.
-            exc.message += f" (and before: {'; '.join(problems)})" if problems else ""
+            # If only mirrors are reachable, the user must correct their errors.
+            exc.message += f" (errors of its mirrors: {'; '.join(problems)})" if problems else ""
             raise
-        self._away.pop(origin.base, None)
+        self._unreachable.pop(origin.base, None)
         return answer
 
-    async def _ask_hastily(
-        self, ask: Callable[[RegistryEndpoint], Awaitable[T]], origin: RegistryEndpoint
+    async def _request_once(
+        self, request: Callable[[RegistryEndpoint], Awaitable[T]], origin: RegistryEndpoint
     ) -> T | Problem:
-        until, error = self._away.get(origin.base, (0.0, None))
+        until, error = self._unreachable.get(origin.base, (0.0, None))
         if error is not None and self._clock() < until:
             return error
-        told = await _try(ask, replace(origin, connects=1))
-        if isinstance(told, RegistryError) and told.unreached:
-            self._away[origin.base] = self._clock() + _AWAY_SECONDS, told
+        answer = await _try(request, replace(origin, connects=1))
+        if isinstance(answer, RegistryError) and answer.unreached:
+            self._unreachable[origin.base] = self._clock() + _UNREACHABLE_SECONDS, answer
         else:
-            self._away.pop(origin.base, None)
-        return told
+            self._unreachable.pop(origin.base, None)
+        return answer
 
 
-async def _try(ask: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: RegistryEndpoint) -> T | Problem:
+async def _try(request: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: RegistryEndpoint) -> T | Problem:
     try:
-        return await ask(endpoint)
+        return await request(endpoint)
     except (RegistryError, CacheError) as exc:
         return exc
 
 
 def _is_answer(outcome: object) -> bool:
-    """Return whether an endpoint said something of what was asked, were it that there is no such thing."""
+    """Return whether an endpoint answered the request; that an object is missing is an answer too."""
     return not isinstance(outcome, RegistryError) or outcome.missing

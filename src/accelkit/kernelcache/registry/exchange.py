@@ -1,7 +1,7 @@
-"""Requests to a registry with everything around them: login, redirects, timeouts, retries.
+"""Requests to a registry, with login, redirects, timeouts and retries.
 
-A redirect is followed by hand, because what must not happen on the way matters here: credentials stay with the host
-they are for, and nothing falls back from HTTPS to HTTP.
+This module follows redirects itself, because it must send credentials only to the host to which they belong, and must
+not fall back from HTTPS to HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 
 T = TypeVar("T")
 
-# The slowest transfer that is waited for, in bytes per second.
+# The least speed of a transfer, in bytes per second.
 SLOWEST = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -34,7 +34,7 @@ _FIRST_BACK_OFF_SECONDS = 0.5
 _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
 _NEXT_WITHOUT_TLS = "check its name and the network"
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# Large reads keep the event loop out of the way of a streaming layer.
+# With large reads, the event loop costs less time while a layer streams.
 _READ_BUFFER_BYTES = 1 << 19
 
 
@@ -50,11 +50,11 @@ class _Request:
 
 
 class Exchange:
-    """Sends requests; opened and closed with `async with`.
+    """A sender of requests to registries; opened and closed with `async with`.
 
     Args:
-        settings: names, logins and patience.
-        sleep: waits between attempts; a test puts its own here.
+        settings: the settings of the registries, logins and timeouts.
+        sleep: waits between attempts; tests replace it.
     """
 
     def __init__(self, settings: RegistrySettings, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -64,19 +64,19 @@ class Exchange:
         self._authorizer: Authorizer | None = None
 
     async def __aenter__(self) -> Self:
-        silence = self._settings.timeout_seconds
-        connecting = min(silence, self._settings.connect_seconds)
+        read_seconds = self._settings.timeout_seconds
+        connect_seconds = min(read_seconds, self._settings.connect_seconds)
         timeout = aiohttp.ClientTimeout(
-            # Of both, the first is for looking up the name and for TLS as well.
+            # `connect` also includes the look-up of the name and the TLS handshake; `sock_connect` does not.
             total=None,
-            connect=2 * connecting,
-            sock_connect=connecting,
-            sock_read=silence,
+            connect=2 * connect_seconds,
+            sock_connect=connect_seconds,
+            sock_read=read_seconds,
         )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._settings.build_tls_context()),
             timeout=timeout,
-            # The bytes that a digest is of are those on the wire, so nothing is unpacked on the way.
+            # Digests are computed over the transferred bytes, so the session must not decompress them.
             auto_decompress=False,
             headers={"User-Agent": f"accelkit/{__version__}", "Accept-Encoding": "identity"},
             read_bufsize=_READ_BUFFER_BYTES,
@@ -103,27 +103,28 @@ class Exchange:
         body_bytes: int = 0,
         attempts: int | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request until it is answered for good, and give the response, whose body is still to be read.
+        """Send a request with retries, and yield the response, whose body is not read yet.
 
         Args:
-            endpoint: whose log-in is used; `url` need not lie there.
-            method: HTTP's verb.
-            url: absolute.
-            actions: what the token must allow: `pull` or `pull,push`.
-            accepted: the statuses that are an answer.
-            headers: more headers.
-            body: makes the request's body, anew for every attempt.
-            body_bytes: how much that is, for how long it is waited for.
-            attempts: how often it is tried; as often as the endpoint deserves where nothing is said.
+            endpoint: the endpoint whose login is used; `url` may be on another host.
+            method: the HTTP method.
+            url: the absolute URL.
+            actions: the actions that the token must allow: `pull` or `pull,push`.
+            accepted: the statuses that are accepted as an answer.
+            headers: additional headers.
+            body: returns the body of the request, for each attempt.
+            body_bytes: the size of the body, which extends the timeout.
+            attempts: the number of attempts; None for that of the endpoint.
 
         Raises:
-            RegistryError: refused, answered otherwise, or not reached in all attempts.
+            RegistryError: the request was refused, the answer has another status, or the registry was not reached in
+                any attempt.
         """
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
         request = _Request(method, url, scope, accepted, headers or {}, body, seconds)
-        often = replace(endpoint, attempts=attempts) if attempts else endpoint
-        async with await self.retry(often, lambda: self._once(endpoint, request)) as response:
+        limits = replace(endpoint, attempts=attempts) if attempts else endpoint
+        async with await self.retry(limits, lambda: self._send_once(endpoint, request)) as response:
             yield response
 
     async def read(
@@ -137,19 +138,19 @@ class Exchange:
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
     ) -> RegistryResponse:
-        """Get something small whole; what breaks off is asked for again.
+        """Return a complete small response; an interrupted transfer is repeated.
 
         Args:
-            endpoint: as in `send`, like all that is not named here.
-            url: absolute.
-            limit: the most bytes that are read.
-            what: its name, for errors.
-            actions: what the token must allow.
-            accepted: the statuses that are an answer.
-            headers: more headers.
+            endpoint: the endpoint, as in `send`.
+            url: the absolute URL.
+            limit: the largest accepted number of bytes.
+            what: the name of the object, for errors.
+            actions: the actions that the token must allow.
+            accepted: the statuses that are accepted as an answer.
+            headers: additional headers.
 
         Raises:
-            RegistryError: as `send`; or it is longer than `limit`.
+            RegistryError: as `send`; or the response is longer than `limit`.
         """
 
         async def once() -> RegistryResponse:
@@ -162,30 +163,30 @@ class Exchange:
         return await self.retry(endpoint, once)
 
     async def retry(self, endpoint: RegistryEndpoint, once: Callable[[], Awaitable[T]]) -> T:
-        """Do something until it succeeds or fails for good, as often as an endpoint deserves.
+        """Repeat a call until it succeeds, its error is not retryable, or the attempts of the endpoint are used up.
 
         Raises:
-            RegistryError: the last one.
+            RegistryError: the error of the last attempt.
         """
-        tried = 0
+        attempt = 0
         while True:
-            tried += 1
+            attempt += 1
             try:
                 return await once()
             except RegistryError as exc:
-                most = min(endpoint.attempts, endpoint.connects) if exc.unreached else endpoint.attempts
-                if not exc.retryable or tried >= most:
+                limit = min(endpoint.attempts, endpoint.connects) if exc.unreached else endpoint.attempts
+                if not exc.retryable or attempt >= limit:
                     raise
-                wait = max(_compute_back_off(tried), exc.retry_after_seconds)
+                wait = max(_compute_back_off(attempt), exc.retry_after_seconds)
             await self.sleep(min(wait, _MAX_BACK_OFF_SECONDS))
 
-    async def _once(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
+    async def _send_once(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
         try:
             response = await self._send_with_login(endpoint, request)
         except aiohttp.ClientConnectorCertificateError as exc:
             raise RegistryError(
-                f"{endpoint.registry} shows a certificate that is not trusted: {exc.certificate_error}",
-                next_step="name the file with its authority, or ask whether somebody stands in between",
+                f"{endpoint.registry} has a certificate that is not trusted: {exc.certificate_error}",
+                next_step="give the file with its certificate authority, or check whether a proxy intercepts TLS",
             ) from exc
         except (aiohttp.ClientError, OSError, UnicodeError) as exc:
             raise RegistryError(
@@ -200,10 +201,10 @@ class Exchange:
             raise await read_refusal(response, endpoint, request.method)
 
     async def _send_with_login(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
-        """One attempt, of two requests where the registry wants to know who we are."""
-        assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
+        """Send one attempt, which consists of two requests if the registry requires authorization."""
+        assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a bug
         response = await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
-        if response.status != 401:  # noqa: PLR2004 - HTTP's word for "who are you"
+        if response.status != 401:  # noqa: PLR2004 - HTTP's status "Unauthorized"
             return response
         challenge = parse_challenges(response.headers.getall("WWW-Authenticate", []))
         if challenge is None or not have_same_origin(response.url, URL(endpoint.base)):
@@ -215,16 +216,16 @@ class Exchange:
     async def _follow(
         self, endpoint: RegistryEndpoint, request: _Request, authorization: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
-        assert self._session is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
-        url = read_url(request.url, base=endpoint.base, said_by=endpoint.registry)
+        assert self._session is not None, "an exchange is opened before it is used"  # noqa: S101 - a bug
+        url = read_url(request.url, base=endpoint.base, registry=endpoint.registry)
         for _ in range(_MAX_REDIRECTS + 1):
-            require_safe(url, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
-            ours = authorization if have_same_origin(url, URL(endpoint.base)) else {}
+            require_safe(url, base=endpoint.base, plain_http=self._settings.plain_http, registry=endpoint.registry)
+            allowed = authorization if have_same_origin(url, URL(endpoint.base)) else {}
             async with asyncio.timeout(request.seconds):
                 response = await self._session.request(
                     request.method,
                     url,
-                    headers={**request.headers, **ours},
+                    headers={**request.headers, **allowed},
                     data=request.body() if request.body is not None else None,
                     allow_redirects=False,
                     proxy=find_proxy(url),
@@ -233,16 +234,16 @@ class Exchange:
             if response.status not in _REDIRECTS or not location:
                 return response
             response.release()
-            url = read_url(location, base=str(response.url), said_by=endpoint.registry)
+            url = read_url(location, base=str(response.url), registry=endpoint.registry)
         raise RegistryError(f"{endpoint.registry} redirects more than {_MAX_REDIRECTS} times for {endpoint.repository}")
 
 
 def _describe(exc: Exception) -> str:
-    # The connector's own text claims TLS where there is none, and repeats the registry's name.
+    # The message of the connector mentions TLS even for plain HTTP, and repeats the name of the registry.
     cause = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
 
 def _compute_back_off(attempt: int) -> float:
-    # Jitter keeps a fleet of nodes from asking in step.
+    # Jitter prevents many nodes from sending their requests at the same time.
     return _FIRST_BACK_OFF_SECONDS * float(2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""Reads the pull secrets of a cache, one by one: no list, no watch, and nothing is kept."""
+"""Pull secrets of a cache, read one by one, without list, watch or cache."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_object_path, build_secrets_path
 
-# Of one cache.
+# The limit for one cache.
 MAX_SECRETS: Final = 16
-# Of these the first that is there is read.
+# The first of these keys that exists is read.
 PULL_SECRET_KEYS: Final = (".dockerconfigjson", ".dockercfg")
 
 
 class PullSecretError(AccelkitError):
-    """A pull secret cannot be read, or holds no log-ins."""
+    """A pull secret cannot be read, or contains no logins."""
 
 
 class _Secret(msgspec.Struct):
@@ -32,15 +32,15 @@ _decoder = msgspec.json.Decoder(_Secret)
 
 
 async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]) -> RegistryCredentials:
-    """Return the log-ins of Secrets of a namespace.
+    """Return the logins in Secrets of a namespace.
 
     Args:
         api: an open client.
-        namespace: of the Secrets.
-        names: in the order in which they are asked; of more than `MAX_SECRETS` only the first are read.
+        namespace: the namespace of the Secrets.
+        names: the names of the Secrets, in their order of precedence; only the first `MAX_SECRETS` are read.
 
     Raises:
-        PullSecretError: one is not there, may not be read, or holds none.
+        PullSecretError: a Secret is missing, may not be read, or contains no logins.
         ApiError: the API server did not answer.
     """
     documents = []
@@ -63,10 +63,10 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
 
 def _advise(exc: ApiError, namespace: str) -> str:
     if exc.not_found:
-        return f"create it in {namespace}, or take it out of imagePullSecrets"
+        return f"create it in {namespace}, or remove it from imagePullSecrets"
     if exc.reason != "Forbidden":
-        return "see that the API server answers; it is tried again"
-    return f"name {namespace} in kernel_cache_pull_secret_namespaces, and run site.yml again"
+        return "check that the API server answers; accelkit tries again"
+    return f"add {namespace} to kernel_cache_pull_secret_namespaces, and run site.yml again"
 
 
 def _decode(where: str, secret: _Secret) -> bytes:
@@ -77,6 +77,6 @@ def _decode(where: str, secret: _Secret) -> bytes:
             except ValueError as exc:
                 raise PullSecretError(f"{where}: {key} is not base64") from exc
     raise PullSecretError(
-        f"{where} holds neither {' nor '.join(PULL_SECRET_KEYS)}",
-        next_step="make it with 'kubectl create secret docker-registry'",
+        f"{where} contains neither {' nor '.join(PULL_SECRET_KEYS)}",
+        next_step="create it with 'kubectl create secret docker-registry'",
     )

@@ -1,4 +1,4 @@
-"""Responses of a registry: small bodies read whole, the next page of a list, refusals in its own words."""
+"""Responses of a registry: complete small bodies, the next page of a list, refusals with the registry's message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 _MAX_ERROR_BYTES = 64 << 10
 _MAX_DETAIL_CHARACTERS = 200
-# The longest a small body is waited for: one that drips would keep us for ever.
+# The longest wait for a small body, because a registry could send it arbitrarily slowly.
 _BODY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class RegistryResponse:
-    """A small response, read whole. `following` is the URL of the next page as the registry wrote it, or None."""
+    """A complete small response. `following` is the URL of the next page as the registry wrote it, or None."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -31,10 +31,10 @@ class RegistryResponse:
 
 
 async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
-    """Read a body whole.
+    """Return a complete body.
 
     Raises:
-        RegistryError: it is longer than `limit` bytes, takes too long, or breaks off.
+        RegistryError: the body is longer than `limit` bytes, takes too long, or is interrupted.
     """
     parts, size = [], 0
     try:
@@ -45,40 +45,40 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) 
                     raise RegistryError(f"{what} is longer than {limit} bytes")
                 parts.append(chunk)
     except (aiohttp.ClientError, OSError) as exc:
-        raise RegistryError(f"{what} broke off: {exc or type(exc).__name__}", retryable=True) from exc
+        raise RegistryError(f"{what} was interrupted: {exc or type(exc).__name__}", retryable=True) from exc
     return b"".join(parts)
 
 
 def read_next_page(response: aiohttp.ClientResponse) -> str | None:
-    """Return the next page that a `Link` header names; None where it names none.
+    """Return the next page in the `Link` header; None if there is none.
 
     Raises:
-        RegistryError: it names one that cannot be read, so that the list is not whole.
+        RegistryError: the header is invalid, so the list is incomplete.
     """
     try:
         link = response.links.get("next")
     except ValueError as exc:
-        raise RegistryError(f"{response.url.raw_host} names a next page that cannot be read: {exc}") from exc
+        raise RegistryError(f"{response.url.raw_host} names an invalid next page: {exc}") from exc
     return str(link["url"]) if link else None
 
 
 async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpoint, method: str) -> RegistryError:
-    """Return the error for an answer that is none of those hoped for."""
+    """Return the error for an answer whose status is not accepted."""
     status = response.status
     detail = ""
     with contextlib.suppress(RegistryError):
         detail = (await read_limited(response, _MAX_ERROR_BYTES, "an error")).decode(errors="replace")
-        # What a registry says ends on terminals, which obey control characters.
+        # The message is printed on terminals, which interpret control characters.
         detail = "".join(character for character in " ".join(detail.split()) if character.isprintable())
     next_step = {
         401: "log in to it, or give a pull secret",
-        403: "this login may not do that there; ask for the right",
-        404: "check the name; some registries also say this to those without the right to see it",
+        403: "this login lacks the permission; request it, or use another login",
+        404: "check the name; some registries also answer 404 to users without permission",
     }.get(status, "")
     path = response.url.path.split(f"/v2/{endpoint.repository}/", 1)[-1]
-    said = f" ({detail[:_MAX_DETAIL_CHARACTERS]})" if detail else ""
+    message = f" ({detail[:_MAX_DETAIL_CHARACTERS]})" if detail else ""
     return RegistryError(
-        f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{said}",
+        f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{message}",
         status=status,
         retryable=is_passing(status),
         retry_after_seconds=_read_retry_after(response),
@@ -87,7 +87,7 @@ async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpo
 
 
 def is_passing(status: int) -> bool:
-    """Whether an HTTP status may well be another one later; 501 says that it will not."""
+    """Return whether an HTTP status may be temporary; 501 is permanent."""
     return status in {408, 429} or (status >= 500 and status != 501)  # noqa: PLR2004 - HTTP's classes
 
 

@@ -1,4 +1,4 @@
-"""Settings of the client: mirrors, plain HTTP, certificates, timeouts, retries."""
+"""Settings of the registry client: mirrors, plain HTTP, certificates, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
 from accelkit.kernelcache.registry.credentials import RegistryCredentials, normalize_registry
 
-# Docker Hub's name is not the name of its registry.
+# The host of Docker Hub's registry differs from its name in references.
 _DOCKER_HUB_HOST = "registry-1.docker.io"
 
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """One place where a repository is served.
+    """One server of a repository.
 
     Attributes:
         registry: the host whose credentials are used.
-        base: URL up to and without `/v2`.
-        repository: the repository's name there.
-        attempts: how often one request is tried before it has failed.
-        connects: how often it is where no connection comes about.
+        base: the URL without `/v2`.
+        repository: the name of the repository on this server.
+        attempts: the number of attempts of one request.
+        connects: the number of attempts if no connection can be established.
     """
 
     registry: str
@@ -34,7 +34,7 @@ class RegistryEndpoint:
     connects: int = 1
 
     def build_url(self, path: str) -> str:
-        """Return the URL of something in the repository, such as `manifests/latest`."""
+        """Return the URL of a path in the repository, such as `manifests/latest`."""
         return f"{self.base}/v2/{self.repository}/{path}"
 
 
@@ -43,14 +43,15 @@ class RegistrySettings:
     """Settings of one client.
 
     Attributes:
-        credentials: who we are, per registry.
-        ca_file: PEM file of authorities that are trusted beside the system's.
-        plain_http: registries (`host` or `host:port`, as references name them) that may be spoken to without TLS;
-            nobody else ever is.
-        mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
-        timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
-        connect_seconds: the longest wait for a connection, in seconds; its name may take as long once more.
-        attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
+        credentials: the logins, by registry.
+        ca_file: a PEM file of certificate authorities that are trusted in addition to those of the system.
+        plain_http: the only registries that are used without TLS (`host` or `host:port`, as in references).
+        mirrors: by registry, the hosts that are requested before it, each with an optional path prefix
+            (`host:port/prefix`).
+        timeout_seconds: the longest wait for an answer or for further data, in seconds.
+        connect_seconds: the longest wait for a connection, in seconds; the look-up of the name may take as long again.
+        attempts: the number of attempts of one request to the registry; a mirror gets one attempt, because other
+            endpoints follow it.
     """
 
     credentials: RegistryCredentials = field(default_factory=RegistryCredentials)
@@ -70,23 +71,23 @@ class RegistrySettings:
         mirrors: Iterable[str] = (),
         configs: Iterable[Path] = (),
     ) -> RegistrySettings:
-        """Make settings of what people write.
+        """Return the settings for values of command options.
 
         Args:
-            plain_http: registries.
-            ca_file: PEM.
-            mirrors: `registry=host[/prefix]`, in the order of asking.
-            configs: files of log-ins; without one, those of Docker's user.
+            plain_http: the registries that are used without TLS.
+            ca_file: a PEM file.
+            mirrors: mirrors as `registry=host[/prefix]`, in the order of their requests.
+            configs: files with logins; if empty, the user's Docker logins are used.
 
         Raises:
-            ConfigurationError: a mirror is not written so, or a file cannot be read.
+            ConfigurationError: a mirror has another format, or a file cannot be read.
         """
         by_registry: dict[str, tuple[str, ...]] = {}
         for text in mirrors:
             registry, equals, mirror = text.partition("=")
             if not equals or not registry or not mirror or "://" in mirror:
                 raise ConfigurationError(
-                    f"{text!r} is no mirror", next_step="write it as quay.io=mirror.example:5000/quay"
+                    f"{text!r} is not a mirror", next_step="write it as quay.io=mirror.example:5000/quay"
                 )
             name = normalize_registry(registry)
             by_registry[name] = (*by_registry.get(name, ()), mirror)
@@ -99,7 +100,7 @@ class RegistrySettings:
         )
 
     def list_endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
-        """Return where a repository can be read, in the order of asking: mirrors, then the registry itself."""
+        """Return the endpoints of a repository in the order of requests: mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")
@@ -108,7 +109,7 @@ class RegistrySettings:
         return (*mirrors, self.find_origin(reference))
 
     def find_origin(self, reference: Reference) -> RegistryEndpoint:
-        """Return the registry that the reference names; only it is written to."""
+        """Return the registry that the reference names, to which all writes go."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
     def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
@@ -120,7 +121,7 @@ class RegistrySettings:
         """Return the context for registries with TLS.
 
         Raises:
-            ConfigurationError: the file of authorities cannot be used.
+            ConfigurationError: the file of certificate authorities cannot be used.
         """
         context = ssl.create_default_context()
         if self.ca_file is not None:
@@ -128,7 +129,7 @@ class RegistrySettings:
                 context.load_verify_locations(cafile=str(self.ca_file))
             except (OSError, ssl.SSLError) as exc:
                 raise ConfigurationError(
-                    f"the registry's authorities in {self.ca_file} cannot be read: {exc}",
+                    f"the certificate authorities of registries in {self.ca_file} cannot be read: {exc}",
                     next_step="give a PEM file with the certificates of the authorities",
                 ) from exc
         return context

@@ -1,4 +1,4 @@
-"""Uploads of blobs and manifests, and the list of referrers where a registry keeps none itself."""
+"""Uploads of blobs and manifests, with the list of referrers for registries without the referrers API."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ACCEPTED = 202
 
 
 class Uploads:
-    """Writes to the registry that a reference names, never to its mirrors.
+    """Writes to the registry of a reference, never to its mirrors.
 
     Args:
-        exchange: an open one.
-        settings: where registries are.
+        exchange: an open exchange.
+        settings: the settings of the registries.
     """
 
     def __init__(self, exchange: Exchange, settings: RegistrySettings) -> None:
@@ -40,16 +40,16 @@ class Uploads:
         self._settings = settings
 
     async def has_blob(self, reference: Reference, digest: str) -> bool:
-        """Whether the repository has a blob already.
+        """Return whether the repository already has a blob.
 
         Raises:
-            RegistryError: refused or not reached.
+            RegistryError: the request was refused, or the registry was not reached.
         """
         endpoint = self._settings.find_origin(reference)
         accepted = frozenset({200, 404})
         url = endpoint.build_url(f"blobs/{digest}")
         async with self._exchange.send(endpoint, "HEAD", url, actions=_PUSH, accepted=accepted) as response:
-            return response.status == 200  # noqa: PLR2004 - HTTP's word for yes
+            return response.status == 200  # noqa: PLR2004 - HTTP's status for success
 
     async def push_blob(
         self,
@@ -59,53 +59,53 @@ class Uploads:
         *,
         mount_from: str | None = None,
     ) -> bool:
-        """Write a blob unless it is there.
+        """Write a blob unless it exists.
 
         Args:
             reference: the repository.
-            blob: its digest and size.
-            content: yields its bytes; called again when a transfer has to begin anew.
-            mount_from: another repository of the same registry that has the blob; None where none is known.
+            blob: the digest and the size of the blob.
+            content: yields the bytes of the blob; called again for each further attempt.
+            mount_from: another repository of the same registry that has the blob; None if none is known.
 
         Returns:
             Whether bytes were sent.
 
         Raises:
-            CacheError: `content` yields more or fewer bytes than the descriptor says.
-            RegistryError: refused, or not reached in all attempts.
+            CacheError: `content` yields more or fewer bytes than the size in the descriptor.
+            RegistryError: the request was refused, or the registry was not reached in any attempt.
         """
         if await self.has_blob(reference, blob.digest):
             return False
         endpoint = self._settings.find_origin(reference)
 
         async def once() -> bool:
-            # A transfer that broke off leaves an upload that cannot be used again, so each attempt begins its own.
-            place = await self._begin(endpoint, blob, mount_from)
-            if place is None:
+            # An interrupted transfer leaves an unusable upload, so each attempt begins a new one.
+            location = await self._begin(endpoint, blob, mount_from)
+            if location is None:
                 return False
-            outgoing = _Outgoing(blob, content)
+            body = _BlobBody(blob, content)
             try:
                 async with self._exchange.send(
                     endpoint,
                     "PUT",
-                    place,
+                    location,
                     actions=_PUSH,
                     accepted=frozenset({_CREATED}),
                     headers={"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)},
-                    body=outgoing.read_chunks,
+                    body=body.read_chunks,
                     body_bytes=blob.size,
                     attempts=1,
                 ):
                     return True
             except RegistryError:
-                if outgoing.failure is not None:
-                    raise outgoing.failure from None
+                if body.failure is not None:
+                    raise body.failure from None
                 raise
 
         return await self._exchange.retry(endpoint, once)
 
     async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str | None) -> str | None:
-        """Begin an upload, and return where to put the blob; None where it has been mounted."""
+        """Begin an upload, and return the URL for the blob; None if the registry has mounted the blob."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
         start = endpoint.build_url("blobs/uploads/") + query
         accepted = frozenset({_CREATED, _ACCEPTED})
@@ -116,34 +116,34 @@ class Uploads:
                 return None
             location = response.headers.get("Location")
             if not location:
-                raise RegistryError(f"{endpoint.registry} takes an upload without saying where")
-            place = read_url(location, base=str(response.url), said_by=endpoint.registry)
-        return f"{place}{'&' if place.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
+                raise RegistryError(f"{endpoint.registry} accepts an upload, but returns no URL for it")
+            url = read_url(location, base=str(response.url), registry=endpoint.registry)
+        return f"{url}{'&' if url.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
 
     async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
-        """Write a manifest under the reference's tag or, without one, under its digest.
+        """Write a manifest under the tag of the reference, or under its digest without a tag.
 
         Returns:
-            Its digest.
+            The digest of the manifest.
 
         Raises:
-            CacheError: the reference names another digest, or the content is no manifest.
-            RegistryError: refused, not reached, or stored as something else.
+            CacheError: the reference has another digest, or the content is not a manifest.
+            RegistryError: the request was refused, the registry was not reached, or it stored another digest.
         """
         endpoint = self._settings.find_origin(reference)
         digest = compute_digest(content)
         document = decode_manifest(content, media_type)
         if reference.digest not in {None, digest}:
             raise CacheError(
-                f"a manifest with the digest {digest} cannot be written as {reference}", next_step="name a tag"
+                f"a manifest with the digest {digest} cannot be written as {reference}", next_step="use a tag instead"
             )
         url = endpoint.build_url(f"manifests/{reference.tag or digest}")
         async with self._put(endpoint, url, content, media_type) as response:
-            said = response.headers.get("Docker-Content-Digest", digest)
-            kept_subject = "OCI-Subject" in response.headers
-        if said != digest:
-            raise RegistryError(f"{endpoint.registry} stored {digest} as {said[:71]!a}")
-        if document.subject is not None and not kept_subject:
+            stored = response.headers.get("Docker-Content-Digest", digest)
+            lists_referrers = "OCI-Subject" in response.headers
+        if stored != digest:
+            raise RegistryError(f"{endpoint.registry} stored {digest} as {stored[:71]!a}")
+        if document.subject is not None and not lists_referrers:
             kind = document.artifact if isinstance(document, Manifest) else document.artifact_type
             entry = Descriptor(media_type, digest, len(content), artifact_type=kind, annotations=document.annotations)
             await self._list_under_tag(reference, document.subject.digest, entry)
@@ -164,7 +164,7 @@ class Uploads:
         )
 
     async def _list_under_tag(self, repository: Reference, subject: str, entry: Descriptor) -> None:
-        """Add a referrer to the tag that stands for the list where a registry keeps none."""
+        """Add a referrer to the tag that replaces the list in registries without the referrers API."""
         endpoint = self._settings.find_origin(repository)
         url = endpoint.build_url(f"manifests/{subject.replace(':', '-')}")
         answer = await self._exchange.read(
@@ -177,21 +177,21 @@ class Uploads:
             accepted=frozenset({200, 404}),
         )
         listed: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
-        if answer.status == 200:  # noqa: PLR2004 - HTTP's word for yes
+        if answer.status == 200:  # noqa: PLR2004 - HTTP's status for success
             document = decode_manifest(answer.content)
             if not isinstance(document, Index):
-                raise CacheError(f"{url} is no index, so a signature cannot be listed there")
+                raise CacheError(f"{url} is not an index, so a signature cannot be added to it")
             if any(descriptor.digest == entry.digest for descriptor in document.manifests):
                 return
-            # What others wrote stays as it is, also where we do not know what it means.
+            # Entries and unknown fields of other tools must not change.
             listed = msgspec.json.decode(answer.content)
         listed["manifests"] = [*(listed["manifests"] or ()), msgspec.to_builtins(entry)]
         async with self._put(endpoint, url, msgspec.json.encode(listed), OCI_INDEX):
             pass
 
 
-class _Outgoing:
-    """A blob's bytes on their way out. What goes wrong with them is kept, as it is no fault of the registry's."""
+class _BlobBody:
+    """The body of an upload. It keeps an error of its source, because the registry did not cause it."""
 
     def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
         self.failure: Exception | None = None
@@ -211,7 +211,7 @@ class _Outgoing:
         async for chunk in self._content():
             size += len(chunk)
             if size > expected:
-                raise CacheError(f"{self._blob.digest} is longer than the {expected} bytes it was to be sent with")
+                raise CacheError(f"{self._blob.digest} is longer than the {expected} bytes of its descriptor")
             yield chunk
         if size < expected:
-            raise CacheError(f"{self._blob.digest} is shorter than the {expected} bytes it was to be sent with")
+            raise CacheError(f"{self._blob.digest} is shorter than the {expected} bytes of its descriptor")

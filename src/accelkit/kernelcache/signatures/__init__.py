@@ -1,7 +1,7 @@
-"""Signatures of images: who may sign what, and whether one of them did.
+"""Signatures of images, verified against signer policies.
 
-The checks are our own because sigstore's library for Python verifies its own certificates in bundles only: no images of
-cosign 2, no plain keys and no private authorities.
+accelkit verifies them itself, because sigstore's library for Python verifies only certificates of Sigstore in bundles,
+but not the signature images of cosign 2, plain keys and private authorities.
 """
 
 from accelkit.kernelcache.signatures.findings import Failure, RejectionReason, Signature, UnverifiedError

@@ -1,4 +1,4 @@
-"""Bundles about files: the client protocol of Sigstore's conformance suite."""
+"""Verification of bundles for files, as the client protocol of Sigstore's conformance suite requires it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _statement = msgspec.json.Decoder(_Statement)
 
 
 def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoot) -> VerifiedSigner:
-    """Verify a bundle about a file.
+    """Verify a bundle for a file.
 
     Args:
-        bundle: its path.
-        artifact: path of the file, or `sha256:` and its digest.
-        signer: who must have signed.
-        trust: Sigstore's root.
+        bundle: the path of the bundle.
+        artifact: the path of the file, or `sha256:` and its digest.
+        signer: the required signer.
+        trust: Sigstore's trusted root.
 
     Raises:
         ConfigurationError: a file cannot be read.
-        RejectedError: the bundle does not prove it.
+        RejectedError: the bundle has no valid signature of the signer for the file.
     """
     try:
         if bundle.stat().st_size > MAX_SIGNATURE_BYTES:
@@ -63,13 +63,13 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
         statement = read_json(bundle.dsse_envelope.payload, _statement, "the statement in the envelope")
         if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
             raise RejectedError(
-                RejectionReason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}"
+                RejectionReason.SUBJECT_MISMATCH, f"the bundle signs another file than sha256:{digest.hex()}"
             )
         return evidence
     message = bundle.message_signature
     if message.message_digest is not None and message.message_digest.digest != digest:
         raise RejectedError(
-            RejectionReason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}"
+            RejectionReason.SUBJECT_MISMATCH, f"the bundle signs another file than sha256:{digest.hex()}"
         )
     return SignatureEvidence(
         format="cosign-v3",
@@ -83,7 +83,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
 
 
 def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
-    """Return the SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
+    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, else None."""
     path = Path(artifact)
     if path.is_file():
         try:

@@ -1,4 +1,4 @@
-"""Sigstore bundles, as cosign 3 attaches them to an image: an envelope (DSSE) around a statement (in-toto)."""
+"""Sigstore bundles as cosign 3 attaches them to an image: an envelope (DSSE) with a statement (in-toto)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
-# The one predicate that says "I sign this image"; all others say something about it.
+# The only predicate of signatures of an image; all others are attestations about it.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
-# Where cosign repeats it outside the bundle: a hint.
+# The annotation in which cosign repeats the predicate outside of the bundle, as a hint.
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
@@ -40,9 +40,9 @@ _statement = msgspec.json.Decoder(_Statement)
 
 
 def may_be_bundle(referrer: Descriptor) -> bool:
-    """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
+    """Return whether an entry in a list of referrers may be a bundle; the type in its manifest decides.
 
-    Some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
+    The entries of some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
     """
     return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 
@@ -51,18 +51,18 @@ def read_bundle(content: bytes) -> Any:
     """Parse a bundle of any version.
 
     Returns:
-        A bundle of `sigstore_models`, which knows all kinds of verification material.
+        A bundle of `sigstore_models`, which supports all kinds of verification material.
 
     Raises:
-        RejectedError: it is none.
+        RejectedError: the content is not a bundle.
     """
-    from sigstore_models.bundle.v1 import Bundle  # noqa: PLC0415 - loaded where it is needed
+    from sigstore_models.bundle.v1 import Bundle  # noqa: PLC0415 - loaded only if needed
 
     if len(content) > MAX_SIGNATURE_BYTES:
         raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
     document = read_json(content, JSON_OBJECT, "the bundle")
     try:
-        # A bundle without a log leaves the list out, which the models do not foresee.
+        # A bundle without a log omits the list, which the models require.
         document["verificationMaterial"].setdefault("tlogEntries", [])
         return Bundle.from_json(msgspec.json.encode(document))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
@@ -70,31 +70,31 @@ def read_bundle(content: bytes) -> Any:
 
 
 def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEvidence:
-    """Read a bundle that should sign an image.
+    """Return the signature of an image in a bundle.
 
     Args:
-        content: JSON.
-        digest: of the image's manifest.
-        source: where it was found.
+        content: the JSON of the bundle.
+        digest: the digest of the image's manifest.
+        source: where the bundle was found, for messages.
 
     Raises:
-        RejectedError: it cannot be read, is no signature of an image, or is one of another image.
+        RejectedError: the bundle cannot be read, is not a signature of an image, or signs another image.
     """
     bundle = read_bundle(content)
     envelope = bundle.dsse_envelope
     if envelope is None:
-        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, "the bundle signs a file and not an image")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, "the bundle signs a file, not an image")
     if envelope.payload_type != _IN_TOTO:
-        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the envelope holds {envelope.payload_type}")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the envelope contains {envelope.payload_type}")
     annotations = _check_statement(envelope.payload, digest)
     return replace(read_envelope_evidence(bundle, source), annotations=annotations)
 
 
 def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
-    """Return the signature of a bundle's envelope, whatever the envelope says.
+    """Return the signature of a bundle's envelope, without a check of its payload.
 
     Raises:
-        RejectedError: its material cannot be read.
+        RejectedError: the verification material cannot be read.
     """
     envelope = bundle.dsse_envelope
     if len(envelope.signatures) != 1:
@@ -115,7 +115,7 @@ def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
 
 
 def encode_pae(payload_type: str, payload: bytes) -> bytes:
-    """Return what a signature of an envelope is over: type and payload, each with its length."""
+    """Return the signed bytes of an envelope (pre-authentication encoding): type and payload, each with its length."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -123,11 +123,11 @@ def encode_pae(payload_type: str, payload: bytes) -> bytes:
 def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
     statement = read_json(payload, _statement, "the statement in the envelope")
     if statement.kind not in _STATEMENTS:
-        raise RejectedError(RejectionReason.UNREADABLE, f"statements of the type {statement.kind} are not known")
+        raise RejectedError(RejectionReason.UNREADABLE, f"statements of the type {statement.kind} are not supported")
     if statement.predicate_type != SIGN_PREDICATE:
         raise RejectedError(
             RejectionReason.NOT_A_SIGNATURE,
-            f"it states {statement.predicate_type} about the image, which is no signature",
+            f"it states {statement.predicate_type} about the image, which is not a signature",
         )
     wanted = digest.removeprefix("sha256:")
     for subject in statement.subject[:_MAX_SUBJECTS]:
@@ -137,10 +137,10 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def read_material(bundle: Any) -> dict[str, Any]:
-    """Return the parts of `SignatureEvidence` that a bundle's verification material gives.
+    """Return the fields of `SignatureEvidence` from the verification material of a bundle.
 
     Raises:
-        RejectedError: a certificate in it cannot be read, or it has more than one entry of the log.
+        RejectedError: a certificate cannot be read, or the material has more than one log entry.
     """
     material = bundle.verification_material
     given = [material.certificate] if material.certificate else []
@@ -153,7 +153,7 @@ def read_material(bundle: Any) -> dict[str, Any]:
     if not certificates and not material.public_key:
         raise RejectedError(RejectionReason.UNREADABLE, "the bundle names neither a key nor a certificate")
     if len(material.tlog_entries) > 1:
-        raise RejectedError(RejectionReason.UNREADABLE, "the bundle has several entries of the log")
+        raise RejectedError(RejectionReason.UNREADABLE, "the bundle has several log entries")
     record = _convert_record(material.tlog_entries[0]) if material.tlog_entries else None
     stamps = material.timestamp_verification_data
     return {
@@ -179,8 +179,8 @@ def _convert_record(entry: Any) -> LogRecord:
 
 
 def _convert_for_sigstore(bundle: Any) -> Any:
-    """Return the same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
-    from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
+    """Return the same bundle as an object of `sigstore`, or None if it does not support this kind of material."""
+    from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 
     try:
@@ -197,6 +197,6 @@ def decode_base64(text: str) -> bytes:
     """Decode base64, strictly.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not base64.
     """
     return base64.b64decode(text, validate=True)

@@ -1,4 +1,4 @@
-"""Certificates of signers: path, usage, identity."""
+"""Checks of signers' certificates: path, usage, identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
-# Fulcio's extensions for the issuer: the first holds bare text, the second DER.
+# Fulcio's extensions for the issuer: the first contains plain text, the second DER.
 _ISSUER_V1 = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _OTHER_NAME = ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
@@ -32,23 +32,23 @@ def check_path(
     *,
     private: bool = False,
 ) -> list[x509.Certificate]:
-    """Build a path from a certificate to a trusted one, valid at a moment, and check what it may be used for.
+    """Build a path from a certificate to a trusted one, valid at a given time, and check its usages.
 
-    An absent key usage never restricts a certificate (RFC 5280, section 4.2.1.3), as in cosign and containers/image.
+    A missing key usage never restricts a certificate (RFC 5280, section 4.2.1.3), as in cosign and containers/image.
 
     Args:
-        certificate: the signer's.
-        chain: untrusted certificates that came along.
-        authorities: who is trusted.
-        at: the moment.
-        private: whether the extended key usage of the signer's certificate is read as cosign reads it: an absent
-            extension and `anyExtendedKeyUsage` do not restrict the certificate.
+        certificate: the certificate of the signer.
+        chain: untrusted certificates from the signature.
+        authorities: the trusted authorities.
+        at: the time at which the path must be valid.
+        private: whether to check the extended key usage of the signer's certificate like cosign: a missing extension
+            and `anyExtendedKeyUsage` do not restrict the certificate.
 
     Returns:
         The path above the certificate, its issuer first.
 
     Raises:
-        RejectedError: there is none, it had expired, or the certificate is not for signing code.
+        RejectedError: there is no path, the certificate had expired, or it is not for code signing.
     """
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise RejectedError(
@@ -56,7 +56,7 @@ def check_path(
             f"the certificate was valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC, not at {at:%Y-%m-%d %H:%M:%S}",
         )
-    # The defaults demand the usage of TLS clients; that of code signing is checked below.
+    # The default policies require the usage of TLS clients; the usage of code signing is checked below.
     usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
     above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
     above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
@@ -74,16 +74,16 @@ def check_path(
 
 
 def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *, private: bool) -> None:
-    """Check that a certificate is for signing code, and that every authority above it may vouch for that."""
+    """Check that a certificate is for code signing, and that every authority above it may issue these certificates."""
     extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is that of an authority, not of a signer")
     for each in path:
         limits = _read_extensions(each).get(x509.ExtendedKeyUsage)
         if isinstance(limits, x509.ExtendedKeyUsage) and _SIGNING_CODE.isdisjoint(limits):
             raise RejectedError(
-                RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not for signing code"
+                RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not for code signing"
             )
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if isinstance(key_usage, x509.KeyUsage) and not key_usage.digital_signature:
@@ -91,27 +91,27 @@ def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *
     if extended is None:
         if private:
             return
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate does not say that it is for signing code")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate has no extended key usage")
     accepted = _SIGNING_CODE if private else {ExtendedKeyUsageOID.CODE_SIGNING}
     if not isinstance(extended, x509.ExtendedKeyUsage) or accepted.isdisjoint(extended):
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for code signing")
 
 
 def _check_signs_certificates(_policy: object, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
     if usage is not None and not usage.key_cert_sign:
-        raise ValueError("an authority that is not for signing certificates")
+        raise ValueError("an authority is not for signing certificates")
 
 
 def check_identity(
     certificate: x509.Certificate, issuer: TextMatch | None, subject: TextMatch | None
 ) -> tuple[str, str | None]:
-    """Check whose certificate it is.
+    """Check the identity in a certificate.
 
     Returns:
-        The subject that matched (the first one where any will do) and the issuer, or None where none is given.
+        The subject that matched (the first one if no subject is required), and the issuer or None if there is none.
 
     Raises:
-        RejectedError: it is somebody else's, or of another issuer.
+        RejectedError: the certificate has another subject or another issuer.
     """
     subjects, issuer_name = read_subjects(certificate), read_issuer(certificate)
     if issuer is not None and not (issuer_name and issuer.matches(issuer_name)):
@@ -128,7 +128,7 @@ def check_identity(
 
 
 def read_subjects(certificate: x509.Certificate) -> list[str]:
-    """Return the subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
+    """Return the subject alternative names: URIs, e-mail addresses, and Fulcio's form of user names."""
     names = _read_extensions(certificate).get(x509.SubjectAlternativeName)
     if not isinstance(names, x509.SubjectAlternativeName):
         return []
@@ -141,7 +141,7 @@ def read_subjects(certificate: x509.Certificate) -> list[str]:
 
 
 def read_issuer(certificate: x509.Certificate) -> str | None:
-    """Return who vouched for the identity, or None. Two extensions that differ are as good as none."""
+    """Return the issuer of the identity; None if the extensions for it are missing or contradict each other."""
     old, new = (_read_unrecognized(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
     values = []
     if old is not None:
@@ -152,17 +152,17 @@ def read_issuer(certificate: x509.Certificate) -> str | None:
 
 
 def read_key(certificate: x509.Certificate) -> PublicKey:
-    """Return the certificate's key.
+    """Return the key of a certificate.
 
     Raises:
-        RejectedError: its kind is unknown, or it is too weak.
+        RejectedError: the kind of the key is unsupported, or it is too weak.
     """
     try:
         key = wrap_public_key(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
     if weakness := key.weakness:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate is for {weakness}")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate has {weakness}")
     return key
 
 
@@ -184,7 +184,7 @@ def _read_unrecognized(certificate: x509.Certificate, identifier: ObjectIdentifi
 
 
 def _decode_utf8_string(der: bytes) -> str | None:
-    """Return the text of a DER UTF8String, or None."""
+    """Return the text of a DER UTF8String; None if the bytes are not one."""
     if len(der) < 2 or der[0] != _UTF8_STRING:  # noqa: PLR2004 - tag and length
         return None
     length, start = der[1], 2

@@ -1,4 +1,4 @@
-"""Strict JSON, which every reader reads alike: what is signed must not mean one thing here and another elsewhere."""
+"""Strict JSON, so that a signed document has the same meaning for every parser."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ JSON_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 def read_json(
     content: bytes, decoder: msgspec.json.Decoder[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE
 ) -> _T:
-    """Read a document strictly: UTF-8, no field of an object twice, no numbers that JSON does not have.
+    """Decode a document strictly: UTF-8, no repeated fields in an object, only numbers that JSON defines.
 
     Args:
-        content: the bytes.
-        decoder: of the type to read.
-        what: the document's name, for the message.
-        reason: why it does not count where it cannot be read.
+        content: the bytes of the document.
+        decoder: the decoder of the expected type.
+        what: the name of the document, for messages.
+        reason: the reason of the rejection if the document cannot be read.
 
     Raises:
-        RejectedError: it cannot be read, or two readers could differ over it.
+        RejectedError: the document cannot be read or is ambiguous.
     """
     try:
-        # msgspec takes the last of two equal fields without a word; the standard library lets us look.
+        # msgspec silently uses the last of repeated fields; the standard library allows a check.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
         return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:
@@ -44,4 +44,4 @@ def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")

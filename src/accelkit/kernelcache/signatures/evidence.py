@@ -1,4 +1,4 @@
-"""One signature with everything that came with it, the same for every wire format."""
+"""One signature with its certificates, log entry and timestamps, independent of its wire format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography import x509
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
 
-# Nothing that belongs to a signature is larger.
+# The limit for each part of a signature.
 MAX_SIGNATURE_BYTES = 1 << 20
 # The last second that a date can hold, and the last integer on which all readers of JSON agree.
 _LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
@@ -21,12 +21,12 @@ _LAST_INTEGER = (1 << 53) - 1
 
 
 class SignatureMaterial(msgspec.Struct, frozen=True):
-    """A signature as it was attached to an image, nothing of it judged, so that it can be judged again.
+    """An unverified signature as it was attached to an image, kept so that it can be verified again.
 
     Attributes:
         source: where it was found, for messages.
         content: a bundle, or the payload that cosign 2 signs.
-        annotations: of the payload's layer; None for a bundle.
+        annotations: the annotations of the payload's layer; None for a bundle.
     """
 
     source: str
@@ -36,18 +36,18 @@ class SignatureMaterial(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LogRecord:
-    """What a transparency log is said to have.
+    """An unverified entry of a transparency log.
 
     Attributes:
-        body: the entry, as the log canonicalised it.
-        log_id: SHA-256 of the log's key; a hint.
-        log_index: place in the log.
-        integrated_time: seconds since 1970, or None; proven only by the promise.
-        promise: the log's signature over the four above, or None.
+        body: the entry as the log canonicalized it.
+        log_id: the SHA-256 of the log's key; a hint.
+        log_index: the index in the log.
+        integrated_time: seconds since 1970, or None; verified only by the promise.
+        promise: the log's signature over the four fields above, or None.
         proof: sigstore's entry with an inclusion proof and a checkpoint, or None.
 
     Raises:
-        RejectedError: place or time are none.
+        RejectedError: the index or the time is out of range.
     """
 
     body: bytes
@@ -59,40 +59,40 @@ class LogRecord:
 
     def __post_init__(self) -> None:
         if not 0 <= self.log_index <= _LAST_INTEGER or not 0 <= (self.integrated_time or 0) <= _LAST_SECOND:
-            raise RejectedError(RejectionReason.UNREADABLE, "the log's entry has a place or a time that cannot be")
+            raise RejectedError(RejectionReason.UNREADABLE, "the log entry has an invalid index or time")
 
     @property
     def promised_at(self) -> datetime | None:
-        """When the log says that it took the entry, or None where it promises nothing."""
+        """The time at which the log states that it added the entry; None without a promise."""
         if self.promise is None or self.integrated_time is None:
             return None
         return datetime.fromtimestamp(self.integrated_time, UTC)
 
     @property
     def proven_index(self) -> int:
-        """The place in the log that promise or proof are about; without a promise, nothing proves `log_index`."""
+        """The index in the log that the promise or the proof verifies; only a promise verifies `log_index`."""
         return int(self.proof.inclusion_proof.log_index) if self.promise is None else self.log_index
 
 
 @dataclass(frozen=True)
 class SignatureEvidence:
-    """A signature whose claim is about the right image; who made it is still open.
+    """A signature with a claim about the right image, whose signer is not verified yet.
 
     Attributes:
         format: `cosign-v2` or `cosign-v3`.
         source: where it was found, for messages.
-        signed: the bytes that the signature is over; None where only their digest is known.
-        signed_digest: SHA-256 of those bytes.
-        payload_digest: SHA-256 of what they say; the same but for envelopes.
-        signature: raw.
+        signed: the signed bytes; None if only their digest is known.
+        signed_digest: the SHA-256 of the signed bytes.
+        payload_digest: the SHA-256 of the payload; differs from `signed_digest` only for envelopes.
+        signature: the raw signature.
         enveloped: whether it is the signature of an envelope (DSSE).
-        certificate: the signer's, or None for a plain key.
-        chain: untrusted certificates that came along.
-        hint: which key it was, as the bundle says; None where it does not.
-        record: the log's, or None.
-        timestamps: RFC 3161 responses over the signature, DER.
-        annotations: what the signature claims beside the digest.
-        bundle: sigstore's own bundle, where sigstore can judge it.
+        certificate: the certificate of the signer, or None for a plain key.
+        chain: untrusted certificates from the signature.
+        hint: the key that the bundle names; None if it names none.
+        record: the log entry, or None.
+        timestamps: RFC 3161 responses over the signature, in DER.
+        annotations: the claims of the signature in addition to the digest.
+        bundle: the bundle as an object of sigstore, if sigstore can verify it.
     """
 
     format: str
@@ -111,10 +111,10 @@ class SignatureEvidence:
     bundle: Any = None
 
     def check(self, key: PublicKey) -> None:
-        """Check that the signature is by a key.
+        """Check that a key made the signature.
 
         Raises:
-            RejectedError: it is not.
+            RejectedError: the signature is not by this key.
         """
         if self.signed is None:
             key.check_digest(self.signature, self.signed_digest)

@@ -1,4 +1,4 @@
-"""Findings about signatures: one that holds, or why none does."""
+"""Results of the verification of signatures: a valid signature, or the reasons of the rejection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 
 from accelkit.errors import SignatureError
 
-# Messages end in the status of objects and on terminals.
+# Messages are written to the status of objects and to terminals.
 MAX_MESSAGE_LENGTH = 500
 
 
 class RejectionReason(enum.StrEnum):
-    """Why a signature does not count, in the order of how near it came; last, why nothing is known at all."""
+    """Why a signature is rejected, in the order of progress; with one of the last two, the result is unknown."""
 
     NOT_COVERED = "NotCovered"
     NO_SIGNATURES = "NoSignatures"
@@ -33,22 +33,22 @@ class RejectionReason(enum.StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether nothing was learnt about the image, so that asking again later may give a verdict."""
+        """Whether the result is unknown, so that a later attempt may give a verdict."""
         return self in {RejectionReason.REGISTRY_UNAVAILABLE, RejectionReason.TRUST_ROOT_UNAVAILABLE}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature that holds.
+    """A valid signature.
 
     Attributes:
-        policy: name of the signer policy that it satisfies.
-        signer: name of the signer in it.
+        policy: the name of the signer policy that it satisfies.
+        signer: the name of the signer in that policy.
         format: `cosign-v2` or `cosign-v3`.
-        identity: the certificate's subject, or `sha256:…` of the public key.
-        issuer: who vouched for the identity; None for a key.
-        log_index: place in the transparency log, or None where no entry was verified.
-        signed_at: a proven time, or None where nothing proves one.
+        identity: the subject of the certificate, or `sha256:…` of the public key.
+        issuer: the issuer of the identity; None for a key.
+        log_index: the index in the transparency log; None if no entry was verified.
+        signed_at: the verified time of the signature; None if there is none.
         source: where it was found.
     """
 
@@ -64,9 +64,9 @@ class Signature:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one signature does not satisfy one signer. `source` and `signer` may be empty where it concerns all.
+    """Why one signature does not satisfy one signer; an empty `source` or `signer` means all of them.
 
-    Where the registry could not be reached, `beside_mirrors` says that all of its mirrors have answered.
+    If the registry was not reached, `beside_mirrors` states whether all of its mirrors have answered.
     """
 
     reason: RejectionReason
@@ -88,8 +88,8 @@ class RejectedError(SignatureError):
     """One signature does not satisfy one signer.
 
     Args:
-        reason: its code.
-        message: one sentence.
+        reason: the reason of the rejection.
+        message: one sentence for users.
     """
 
     def __init__(self, reason: RejectionReason, message: str) -> None:
@@ -98,11 +98,12 @@ class RejectedError(SignatureError):
 
 
 class UnverifiedError(SignatureError):
-    """No signature of an image satisfies a policy, or nothing can be known about it.
+    """No signature of an image satisfies a policy, or the result is unknown.
 
     Args:
-        message: one sentence.
-        failures: why, per signature and signer; at least one.
+        message: one sentence for users.
+        failures: the failures of each signature and signer; at least one.
+        next_step: the next step for users.
     """
 
     def __init__(self, message: str, failures: tuple[Failure, ...], *, next_step: str = "") -> None:
@@ -112,16 +113,16 @@ class UnverifiedError(SignatureError):
 
 
 def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
-    """Return the failure that is worth telling first.
+    """Return the failure to report first.
 
-    It is the one that came nearest to success, unless something could not be read for now: that may be the
-    signature that counts, so then nothing is decided.
+    It is the one with the most progress. A temporary failure comes before all others, because the unread object may be
+    the valid signature, so that the result is unknown.
     """
     order = list(RejectionReason)
     return max(failures, key=lambda failure: order.index(failure.reason))
 
 
 def sanitize_message(text: str) -> str:
-    """Return a message without control characters, and cut to a readable length."""
-    shown = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
-    return shown if len(shown) <= MAX_MESSAGE_LENGTH else shown[:MAX_MESSAGE_LENGTH] + "…"
+    """Return a message without control characters, shortened to `MAX_MESSAGE_LENGTH` characters."""
+    printable = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
+    return printable if len(printable) <= MAX_MESSAGE_LENGTH else printable[:MAX_MESSAGE_LENGTH] + "…"

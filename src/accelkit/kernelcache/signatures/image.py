@@ -1,4 +1,4 @@
-"""Verification of an image: resolve it to a digest, gather its signatures in both formats, judge them by policy."""
+"""Verification of an image: resolve it to a digest, fetch its signatures in both formats, verify them by policy."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
-# Signatures of one image that are looked at, per format, and failures that are kept.
+# The limits for one image: signatures that are verified, per format, and failures that are kept.
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A verdict in favour of an image.
+    """The result of a successful verification of an image.
 
     Attributes:
-        image: pinned to the digest that was verified.
-        manifest: what has that digest.
-        signatures: one per policy that covers the image.
-        policy_digest: of the policies and what they refer to.
-        material: all signatures that were attached and could be read, whoever made them.
+        image: the reference with the verified digest.
+        manifest: the manifest with that digest.
+        signatures: one signature for each policy that covers the image.
+        policy_digest: the digest of the policies and of the files that they name.
+        material: all readable signatures of the image, by any signer.
     """
 
     image: Reference
@@ -50,7 +50,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Attached:
     material: tuple[SignatureMaterial, ...]
     failures: tuple[Failure, ...] = ()
     evidence: tuple[SignatureEvidence, ...] = ()
@@ -65,25 +65,25 @@ async def verify_image(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     patience_seconds: float = 300.0,
 ) -> Verification:
-    """Verify that every policy that covers an image is satisfied by one of its signatures.
+    """Verify that a signature of an image satisfies each policy that covers it.
 
     Args:
-        client: an open one.
-        image: by tag or digest. What is verified is the digest; use that from here on, since tags move.
-        policies: who may sign.
-        namespace: for which namespace; None for no particular one.
-        clock: the time at which certificates must be valid that nothing else dates.
-        patience_seconds: how long all reading together may take.
+        client: an open client.
+        image: the image, by tag or digest. The result has the verified digest; use only that, because tags move.
+        policies: the signer policies.
+        namespace: the namespace for which the policies are selected; None for no particular namespace.
+        clock: returns the time at which certificates without a verified signing time must be valid.
+        patience_seconds: the time limit for all requests together.
 
     Raises:
-        UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
+        UnverifiedError: no policy covers the image, a policy is not satisfied, or the result is unknown.
     """
     covering = _select(policies, image, namespace)
     try:
         async with asyncio.timeout(patience_seconds):
             manifest = await client.read_manifest(image)
             pinned = image.with_digest(manifest.digest)
-            found = await _gather(client, pinned)
+            attached = await _fetch_signatures(client, pinned)
     except RegistryError as exc:
         failure = _convert_error(exc)
         raise UnverifiedError(
@@ -97,11 +97,11 @@ async def verify_image(
     now = clock()
 
     def satisfy_all() -> tuple[Signature, ...]:
-        return tuple(_satisfy(policy, found, policies.trust, now, pinned) for policy in covering)
+        return tuple(_satisfy(policy, attached, policies.trust, now, pinned) for policy in covering)
 
-    # Signatures are arithmetic, and a service has other things to do meanwhile.
+    # Verification takes CPU time, during which the event loop of a service must run.
     signatures = await asyncio.to_thread(satisfy_all)
-    return Verification(pinned, manifest, signatures, policies.digest, found.material)
+    return Verification(pinned, manifest, signatures, policies.digest, attached.material)
 
 
 def judge_material(
@@ -112,24 +112,25 @@ def judge_material(
     namespace: str | None = None,
     now: datetime,
 ) -> tuple[Signature, ...]:
-    """Judge signatures of an image that were kept, without a request, as those that a registry gives.
+    """Verify kept signatures of an image like those from a registry, without a request.
 
     Args:
-        image: by digest, under the name for which policies are asked.
-        material: as `Verification` has it.
-        policies: who may sign.
-        namespace: for which namespace; None for no particular one.
-        now: the time at which certificates must be valid that nothing else dates.
+        image: the image, by digest; its name selects the policies.
+        material: the material of an earlier `Verification`.
+        policies: the signer policies.
+        namespace: the namespace for which the policies are selected; None for no particular namespace.
+        now: the time at which certificates without a verified signing time must be valid.
 
     Returns:
-        One signature per policy that covers the image.
+        One signature for each policy that covers the image.
 
     Raises:
-        UnverifiedError: no policy covers it, or one is not satisfied by these signatures; a registry may have others.
+        UnverifiedError: no policy covers the image, or these signatures do not satisfy a policy; a registry may have
+            newer signatures.
     """
     covering = _select(policies, image, namespace)
-    found = _read_evidence(image, _Found(tuple(material)))
-    return tuple(_satisfy(policy, found, policies.trust, now, image) for policy in covering)
+    attached = _read_evidence(image, _Attached(tuple(material)))
+    return tuple(_satisfy(policy, attached, policies.trust, now, image) for policy in covering)
 
 
 def _select(policies: SignerPolicies, image: Reference, namespace: str | None) -> tuple[SignerPolicy, ...]:
@@ -138,14 +139,14 @@ def _select(policies: SignerPolicies, image: Reference, namespace: str | None) -
     where = f" for namespace {namespace}" if namespace else ""
     failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
     raise UnverifiedError(
-        failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
+        failure.message, (failure,), next_step="add a policy with the signers of the image, or give the namespace"
     )
 
 
-def _read_evidence(image: Reference, found: _Found) -> _Found:
-    """Read the signatures that were found; those that cannot be read are failures."""
-    digest, evidence, failures = image.require_digest(), [], [*found.failures]
-    for each in found.material:
+def _read_evidence(image: Reference, attached: _Attached) -> _Attached:
+    """Return the attached signatures as evidence; unreadable signatures become failures."""
+    digest, evidence, failures = image.require_digest(), [], [*attached.failures]
+    for each in attached.material:
         try:
             if each.annotations is None:
                 evidence.append(bundles.read_image_evidence(each.content, digest, each.source))
@@ -153,15 +154,15 @@ def _read_evidence(image: Reference, found: _Found) -> _Found:
                 evidence.append(simple_signing.read_image_evidence(each.content, each.annotations, digest, each.source))
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, each.source))
-    return _Found(found.material, tuple(failures), tuple(evidence))
+    return _Attached(attached.material, tuple(failures), tuple(evidence))
 
 
-def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
-    failures = list(found.failures)
-    for evidence in found.evidence:
+def _satisfy(policy: SignerPolicy, attached: _Attached, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
+    failures = list(attached.failures)
+    for evidence in attached.evidence:
         for signer in policy.signers:
             try:
-                held = judge_signature(evidence, signer, trust, now)
+                verified = judge_signature(evidence, signer, trust, now)
             except RejectedError as exc:
                 failures.append(Failure(exc.reason, exc.message, evidence.source, signer.name))
                 continue
@@ -169,10 +170,10 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
                 policy=policy.name,
                 signer=signer.name,
                 format=evidence.format,
-                identity=held.identity,
-                issuer=held.issuer,
-                log_index=held.log_index,
-                signed_at=held.signed_at,
+                identity=verified.identity,
+                issuer=verified.issuer,
+                log_index=verified.log_index,
+                signed_at=verified.signed_at,
                 source=evidence.source,
             )
     if not failures:
@@ -184,30 +185,30 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
         RejectionReason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
         RejectionReason.IDENTITY_MISMATCH: f"if that identity may sign it, add it to the policy {policy.name}",
         RejectionReason.LOG_ENTRY_MISSING: (
-            "sign with a transparency log, or let the signer say transparencyLog: notRequired"
+            "sign with a transparency log, or set transparencyLog: notRequired for the signer"
         ),
         RejectionReason.TRUST_ROOT_UNAVAILABLE: "give the trusted root of the Sigstore instance that signed it",
     }.get(first.reason, "")
     raise UnverifiedError(f"{image} does not satisfy policy {policy.name}: {first}", kept, next_step=next_step)
 
 
-async def _gather(client: RegistryClient, image: Reference) -> _Found:
-    """All that can be read. What cannot is a failure beside it: one good signature is enough, wherever it lies."""
+async def _fetch_signatures(client: RegistryClient, image: Reference) -> _Attached:
+    """Return all readable signatures, with failures for the others, because one valid signature is enough."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each(client, image)) for each in (_gather_bundles, _gather_simple)]
+        tasks = [group.create_task(each(client, image)) for each in (_fetch_bundles, _fetch_signature_images)]
     new, old = (task.result() for task in tasks)
-    found = _Found((*new.material, *old.material), (*new.failures, *old.failures))
-    return await asyncio.to_thread(_read_evidence, image, found)
+    attached = _Attached((*new.material, *old.material), (*new.failures, *old.failures))
+    return await asyncio.to_thread(_read_evidence, image, attached)
 
 
-async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
+async def _fetch_bundles(client: RegistryClient, image: Reference) -> _Attached:
     referrers = await client.list_referrers(image)
     material: list[SignatureMaterial] = []
     failures = [_convert_error(problem, "referrers") for problem in referrers.problems]
     candidates = _order_candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
         failures.append(
-            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at")
+            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are verified")
         )
     for each in candidates[:MAX_SIGNATURES]:
         source = f"bundle {each.digest}"
@@ -219,30 +220,30 @@ async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
             failures.append(Failure(exc.reason, exc.message, source))
         except (RegistryError, CacheError) as exc:
             failures.append(_convert_error(exc, source))
-    return _Found(tuple(material), tuple(failures))
+    return _Attached(tuple(material), tuple(failures))
 
 
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """Return the referrers that may be bundles, those first that are said to be, and attestations after signatures.
+    """Return the referrers that may be bundles: stated signatures first, then attestations, then entries without type.
 
-    An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
-    cosign 3 itself writes into the fallback tag: then the manifest tells.
+    An entry with another type is not a bundle. The entries of some lists have no type, or that of the empty
+    configuration, which cosign 3 itself writes to the fallback tag; for these, the type in the manifest decides.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
     return sorted(candidates, key=_rank)
 
 
 def _rank(referrer: Descriptor) -> int:
-    """Return how early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
+    """Return the position of an entry in the order; the annotation is only a hint, and the bundle itself decides."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
-    # Attestations of every night would crowd the signature out.
+    # With many attestations, the signature would otherwise exceed the limit.
     stated = referrer.annotations.get(bundles.PREDICATE_ANNOTATION, bundles.SIGN_PREDICATE)
     return 0 if stated == bundles.SIGN_PREDICATE else 1
 
 
 async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
-    """Return the bundle of a referrer; None where the referrer is something else."""
+    """Return the bundle of a referrer; None if the referrer is of another type."""
     document = (await client.read_manifest(image.with_digest(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None
@@ -255,8 +256,8 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
     return await client.read_blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
 
 
-async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
-    """Return the layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
+async def _fetch_signature_images(client: RegistryClient, image: Reference) -> _Attached:
+    """Return the layers of the signature images that cosign 2 tags, from the registry and its mirrors."""
     tag = simple_signing.build_signature_tag(image.require_digest())
     manifests, problems = await client.read_manifests(image.with_tag(tag))
     failures = [_convert_error(problem, tag) for problem in problems]
@@ -269,7 +270,7 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
     material: list[SignatureMaterial] = []
     if len(layers) > MAX_SIGNATURES:
         failures.append(
-            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
+            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are verified", tag)
         )
     for number, layer in enumerate(list(layers.values())[:MAX_SIGNATURES], 1):
         source = f"{tag} layer {number}"
@@ -278,7 +279,7 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
             material.append(SignatureMaterial(source, payload, dict(layer.annotations)))
         except RegistryError as exc:
             failures.append(_convert_error(exc, source))
-    return _Found(tuple(material), tuple(failures))
+    return _Attached(tuple(material), tuple(failures))
 
 
 def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
@@ -289,12 +290,12 @@ def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
 
 
 def _identify(layer: Descriptor) -> tuple[str, str]:
-    # Several signatures of one image have the same payload; what tells them apart are the annotations.
+    # Several signatures of one image have the same payload, and differ only in the annotations.
     return layer.digest, repr(sorted(layer.annotations.items()))
 
 
 def _convert_error(exc: RegistryError | CacheError, source: str = "") -> Failure:
-    answered = isinstance(exc, RegistryError) and exc.beside_mirrors
-    away = isinstance(exc, RegistryError) and exc.retryable
-    reason = RejectionReason.REGISTRY_UNAVAILABLE if away else RejectionReason.UNREADABLE
-    return Failure(reason, exc.message, source, beside_mirrors=answered)
+    mirrors_answered = isinstance(exc, RegistryError) and exc.beside_mirrors
+    unavailable = isinstance(exc, RegistryError) and exc.retryable
+    reason = RejectionReason.REGISTRY_UNAVAILABLE if unavailable else RejectionReason.UNREADABLE
+    return Failure(reason, exc.message, source, beside_mirrors=mirrors_answered)

@@ -1,7 +1,7 @@
-"""Judges whether one signature is by one signer of a policy.
+"""Verification of one signature against one signer of a policy.
 
-Everything is judged here, with sigstore's own parts for log, certificate log and time. Where sigstore judges that kind
-of signature itself (certificates of Fulcio with an entry of the log, in a bundle) it is asked too, and both must agree.
+This module makes all checks, with sigstore's parts for log, certificate log and time. If sigstore itself supports this
+kind of signature (certificates of Fulcio with a log entry, in a bundle), it must accept the signature too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 @dataclass(frozen=True)
 class VerifiedSigner:
-    """Who signed, and when as far as that is proven.
+    """The verified signer of a signature, with its verified time.
 
-    `issuer` is None for a key, `log_index` and `signed_at` are None where nothing proves them.
+    `issuer` is None for a key; `log_index` and `signed_at` are None if they are not verified.
     """
 
     identity: str
@@ -36,19 +36,19 @@ class VerifiedSigner:
 
 
 def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
-    """Judge a signature whose claim is about the right image.
+    """Verify a signature whose claim is about the right image.
 
     Args:
         evidence: the signature.
-        signer: who should have made it.
-        trust: Sigstore's root, used as far as the signer needs it.
-        now: the moment at which a certificate without any proven time must be valid.
+        signer: the expected signer.
+        trust: Sigstore's trusted root, used only if the signer requires it.
+        now: the time at which a certificate without a verified signing time must be valid.
 
     Raises:
-        RejectedError: with the reason.
+        RejectedError: the signature does not satisfy the signer.
     """
     try:
-        held = (
+        verified = (
             _judge_by_key(evidence, signer, trust, now)
             if signer.keys
             else _judge_by_certificate(evidence, signer, trust, now)
@@ -56,21 +56,21 @@ def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoo
     except RejectedError:
         raise
     except Exception as exc:
-        # Four libraries read here what anybody may have written. Whatever else they raise, it is no signature.
-        raise RejectedError(RejectionReason.UNREADABLE, f"it cannot be judged: {type(exc).__name__}: {exc}") from exc
+        # Four libraries parse untrusted data here. With any other error of theirs, the signature is rejected.
+        raise RejectedError(RejectionReason.UNREADABLE, f"it cannot be verified: {type(exc).__name__}: {exc}") from exc
     for name, value in signer.annotations.items():
         if evidence.annotations.get(name) != value:
-            raise RejectedError(RejectionReason.ANNOTATION_MISMATCH, f"the signature does not say {name}={value}")
-    return held
+            raise RejectedError(RejectionReason.ANNOTATION_MISMATCH, f"the signature lacks the claim {name}={value}")
+    return verified
 
 
 def _judge_by_key(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
     if evidence.certificate is not None:
         raise RejectedError(RejectionReason.OTHER_KIND, "it is by a certificate, not by a key")
-    named = [key for key in signer.keys if key.hint == evidence.hint]
+    hinted = [key for key in signer.keys if key.hint == evidence.hint]
     rejected = RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is by none of the keys")
-    # A hint is a hint: without a match, each key is tried.
-    for key in named or signer.keys:
+    # A hint is not binding: without a match, each key is tried.
+    for key in hinted or signer.keys:
         try:
             evidence.check(key)
         except RejectedError as exc:
@@ -79,10 +79,10 @@ def _judge_by_key(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot,
         if evidence.record is None:
             if signer.log_required:
                 raise RejectedError(
-                    RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log"
+                    RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry in a transparency log"
                 )
             return VerifiedSigner(key.fingerprint)
-        times = _prove_times(evidence, key, trust)
+        times = _verify_times(evidence, key, trust)
         for at in times or [now]:
             _check_log(evidence, trust, at)
         return VerifiedSigner(
@@ -98,10 +98,10 @@ def _judge_by_certificate(
     if certificate is None:
         raise RejectedError(RejectionReason.OTHER_KIND, "it is by a key, not by a certificate")
     if evidence.record is None and signer.log_required:
-        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
+        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry in a transparency log")
     key = read_key(certificate)
     evidence.check(key)
-    times = _prove_times(evidence, key, trust)
+    times = _verify_times(evidence, key, trust)
     path: list[x509.Certificate] = []
     for at in times or [now]:
         _check_log(evidence, trust, at)
@@ -110,24 +110,24 @@ def _judge_by_certificate(
     if signer.keyless:
         _check_promise_of_certificate_log(certificate, path, trust)
     identity, issuer = check_identity(certificate, signer.issuer, signer.subject)
-    # sigstore knows certificates of ECDSA keys only, and not this kind of the log's entries.
-    asked = isinstance(key.key, ec.EllipticCurvePublicKey) and not is_intoto(evidence.record)
-    if signer.keyless and evidence.bundle is not None and asked:
-        _ask_sigstore(evidence, trust)
+    # sigstore supports only certificates of ECDSA keys, and no log entries of the kind intoto.
+    supported = isinstance(key.key, ec.EllipticCurvePublicKey) and not is_intoto(evidence.record)
+    if signer.keyless and evidence.bundle is not None and supported:
+        _check_with_sigstore(evidence, trust)
     return VerifiedSigner(identity, issuer, _read_proven_index(evidence), min(times) if times else None)
 
 
 def _names_private_subject(signer: Signer) -> bool:
-    """Whether a signer is a named subject of a private authority.
+    """Return whether a signer is a named subject of a private authority.
 
-    cosign wants a subject and then takes certificates that name no usage. Where an authority is trusted as a whole,
-    such a certificate could be that of any server or client of it.
+    cosign requires a subject, and then accepts certificates without a usage. If an authority is trusted as a whole, a
+    certificate without a usage could belong to any of its servers or clients.
     """
     return signer.authorities is not None and signer.subject is not None
 
 
-def _prove_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
-    """Return when timestamp authorities and the log saw the signature. What the log has is checked as well."""
+def _verify_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
+    """Return the times that timestamp authorities and the log state for the signature, after a check of the entry."""
     times = verify_timestamps(evidence, trust.timestampers) if evidence.timestamps else []
     if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
         times.append(moment)
@@ -146,12 +146,12 @@ def _read_proven_index(evidence: SignatureEvidence) -> int | None:
 def _check_promise_of_certificate_log(
     certificate: x509.Certificate, path: list[x509.Certificate], trust: TrustRoot
 ) -> None:
-    from sigstore._internal.sct import verify_sct  # noqa: PLC0415 - sigstore offers it in no other way
-    from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
+    from sigstore._internal.sct import verify_sct  # noqa: PLC0415 - sigstore has no public function for it
+    from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
 
     keys = trust.find_certificate_logs(certificate.not_valid_before_utc)
     if not path:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is that of an authority, not of a signer")
     try:
         verify_sct(certificate, path, keys)
     except (Error, ValueError) as exc:
@@ -160,19 +160,19 @@ def _check_promise_of_certificate_log(
         ) from exc
 
 
-def _ask_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
-    from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
+def _check_with_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
+    from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
     from sigstore.hashes import Hashed  # noqa: PLC0415 - the same
     from sigstore.verify.policy import UnsafeNoOp  # noqa: PLC0415 - the same
     from sigstore_models.common.v1 import HashAlgorithm  # noqa: PLC0415 - the same
 
-    # Whose certificate it is has been checked, by expressions that sigstore does not have.
-    anybody = UnsafeNoOp()
+    # The identity is already checked, by expressions that sigstore does not support.
+    any_identity = UnsafeNoOp()
     try:
         if evidence.enveloped:
-            trust.verifier.verify_dsse(evidence.bundle, anybody)
+            trust.verifier.verify_dsse(evidence.bundle, any_identity)
         else:
             hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=evidence.signed_digest)
-            trust.verifier.verify_artifact(hashed, evidence.bundle, anybody)
+            trust.verifier.verify_artifact(hashed, evidence.bundle, any_identity)
     except (Error, ValueError) as exc:
-        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"sigstore refuses it: {exc}") from exc
+        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"sigstore rejects it: {exc}") from exc

@@ -1,4 +1,4 @@
-"""Public keys, and checks of signatures by them."""
+"""Public keys, and the verification of signatures by them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PublicKey:
     """A public key.
 
     Attributes:
-        key: of `cryptography`.
-        der: its SubjectPublicKeyInfo.
+        key: the key object of `cryptography`.
+        der: the SubjectPublicKeyInfo of the key.
     """
 
     key: PublicKeyTypes
@@ -40,17 +40,17 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """`sha256:` of its SubjectPublicKeyInfo, in hexadecimal."""
+        """`sha256:` and the hash of its SubjectPublicKeyInfo in hexadecimal digits."""
         return f"sha256:{hashlib.sha256(self.der).hexdigest()}"
 
     @property
     def hint(self) -> str:
-        """How a bundle of cosign names the key: base64 of the same hash."""
+        """The hint for the key in a bundle of cosign: base64 of the same hash."""
         return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
 
     @property
     def weakness(self) -> str | None:
-        """Why nothing signed with it counts, in a few words; None where it does count."""
+        """Why signatures by the key are rejected, as a noun phrase; None if they are not."""
         if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
             return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
         if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
@@ -60,14 +60,16 @@ class PublicKey:
         return None
 
     def check(self, signature: bytes, data: bytes) -> None:
-        """Check a signature over data. cosign hashes with SHA-256 on every curve; other tools with the curve's own.
+        """Check a signature over data.
+
+        cosign hashes with SHA-256 for every curve, and other tools with the hash of the curve.
 
         Raises:
-            RejectedError: it is not by this key, or the key is of an unknown kind.
+            RejectedError: the signature is not by this key, or the kind of the key is not supported.
         """
         if isinstance(self.key, ec.EllipticCurvePublicKey):
-            own = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
-            if any(self._is_signed(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
+            curve_hash = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
+            if any(self._is_signed(signature, data, algorithm) for algorithm in (hashes.SHA256(), curve_hash)):
                 return
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
         if not self._is_signed(signature, data, hashes.SHA256()):
@@ -77,11 +79,11 @@ class PublicKey:
         """Check a signature over data of which only the SHA-256 digest is known.
 
         Raises:
-            RejectedError: it is not by this key, or the key signs whole data only.
+            RejectedError: the signature is not by this key, or the key signs only data, not digests.
         """
         if isinstance(self.key, ed25519.Ed25519PublicKey):
             raise RejectedError(
-                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
+                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not with its digest"
             )
         if not self._is_signed(signature, digest, Prehashed(hashes.SHA256())):
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
@@ -96,7 +98,7 @@ class PublicKey:
                 self.key.verify(signature, data, padding.PKCS1v15(), algorithm)
             else:
                 raise RejectedError(
-                    RejectionReason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
+                    RejectionReason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not supported"
                 )
         except (InvalidSignature, UnsupportedAlgorithm, ValueError):
             return False
@@ -104,26 +106,26 @@ class PublicKey:
 
 
 def wrap_public_key(key: PublicKeyTypes) -> PublicKey:
-    """Wrap a key of `cryptography`."""
+    """Return the public key for a key object of `cryptography`."""
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
-    """Read one or more public keys of a policy.
+    """Return the public keys in a policy, at least one.
 
     Raises:
-        ConfigurationError: one cannot be read, is private, or is too weak.
+        ConfigurationError: a key cannot be read, is private, or is too weak.
     """
     if b"PRIVATE KEY" in pem:
-        raise ConfigurationError(f"{where} gives a private key", next_step="give the public one, cosign.pub")
+        raise ConfigurationError(f"{where} has a private key", next_step="give the public key, cosign.pub")
     blocks = [_PEM_BEGIN + each for each in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
-        raise ConfigurationError(f"{where} gives no public key in PEM format")
+        raise ConfigurationError(f"{where} has no public key in PEM format")
     try:
         keys = tuple(wrap_public_key(load_pem_public_key(block)) for block in blocks)
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
+        raise ConfigurationError(f"{where} has a public key that cannot be read: {exc}") from exc
     for each in keys:
         if weakness := each.weakness:
-            raise ConfigurationError(f"{where} gives {weakness}", next_step="give an ECDSA, RSA or Ed25519 key")
+            raise ConfigurationError(f"{where} has {weakness}", next_step="give an ECDSA, RSA or Ed25519 key")
     return keys

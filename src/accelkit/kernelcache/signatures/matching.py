@@ -1,4 +1,4 @@
-"""Matching of texts that a policy names: exactly, by anchored regular expression, or by a star."""
+"""Matching of texts in a policy: exactly, by an anchored regular expression, or by a glob."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from accelkit.kernelcache.oci.reference import DOCKER_HUB
 MAX_PATTERN_LENGTH = 1024
 MAX_TEXT_LENGTH = 4096
 _MAX_PATTERN_MEMORY = 1 << 20
-# Nobody's policy means both of these, so a pattern that matches them means everybody.
+# No useful pattern matches both of these, so a pattern that matches them matches any identity.
 _PROBES = ("https://one.example/a?b#c", "two@other.example")
 
 
 @dataclass(frozen=True)
 class TextMatch:
-    """Matches one text, or the texts that a regular expression describes from begin to end.
+    """A match for one text, or for all texts that match a regular expression from start to end.
 
-    Expressions are RE2's: they take linear time whatever they are. Unlike cosign's they are anchored, so
+    The expressions are those of RE2, which take linear time. Unlike cosign's, they are anchored, so
     `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
     """
 
@@ -30,7 +30,7 @@ class TextMatch:
     pattern: str = ""
 
     def matches(self, text: str) -> bool:
-        """Whether a text is one of those meant. Beyond 4096 characters, or with unprintable ones, none is."""
+        """Return whether a text matches; texts over 4096 characters or with unprintable characters never match."""
         if len(text) > MAX_TEXT_LENGTH or not text.isprintable():
             return False
         if self.pattern:
@@ -42,23 +42,25 @@ class TextMatch:
 
 
 def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
-    """Read the two fields of a policy that name a text; None where neither is given.
+    """Return the match for the two fields of a policy for a text; None if both are empty.
 
     Raises:
-        ConfigurationError: both are given, or the expression is wrong, too long, or would match everybody.
+        ConfigurationError: both are given, or the expression is invalid, too long, or matches any identity.
     """
     if exact and pattern:
-        raise ConfigurationError(f"{what} is given exactly and as a pattern; give one of them")
+        raise ConfigurationError(f"{what} is given both exactly and as a pattern; give only one of them")
     if not exact and not pattern:
         return None
     if len(exact) > MAX_TEXT_LENGTH or len(pattern) > MAX_PATTERN_LENGTH:
-        raise ConfigurationError(f"{what} is longer than {MAX_PATTERN_LENGTH} characters as a pattern allows")
+        raise ConfigurationError(
+            f"{what} is longer than {MAX_TEXT_LENGTH} characters, or {MAX_PATTERN_LENGTH} characters as a pattern"
+        )
     if pattern:
         compiled = _compile(pattern, what)
         if all(compiled.fullmatch(probe) for probe in _PROBES):
             raise ConfigurationError(
-                f"{what} has the pattern {pattern!r}, which anybody's matches",
-                next_step="name who may sign, such as https://github\\.com/your-organisation/.*",
+                f"{what} has the pattern {pattern!r}, which matches any identity",
+                next_step="name the signers, such as https://github\\.com/your-organisation/.*",
             )
     return TextMatch(exact, pattern)
 
@@ -72,16 +74,16 @@ def _compile(pattern: str, what: str = "a policy") -> Any:
         return re2.compile(pattern, options)
     except re2.error as exc:
         message = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-        raise ConfigurationError(f"{what} has the pattern {pattern!r}, which cannot be used: {message}") from exc
+        raise ConfigurationError(f"{what} has the pattern {pattern!r}, which is invalid: {message}") from exc
 
 
 def parse_image_pattern(text: str, where: str) -> str:
-    """Read a pattern for names of images, and write it as names are written: `docker.io/nginx` lacks its `library/`.
+    """Return a pattern for names of images in the normalized form, for example with `library/` for `docker.io/nginx`.
 
-    A pattern that no name can match is refused: it would make a policy that asks for nothing.
+    A pattern that no name can match is rejected, because the policy would then have no effect.
 
     Raises:
-        ConfigurationError: it names no registry, or something beside registry and repository.
+        ConfigurationError: the pattern has no registry, or has other parts than registry and repository.
     """
     if text == "**":
         return text
@@ -89,13 +91,13 @@ def parse_image_pattern(text: str, where: str) -> str:
     if not ({"*", ".", ":"} & set(host) or host == "localhost"):
         raise ConfigurationError(
             f"{where} has the image {text!r} without its registry",
-            next_step=f"write docker.io/{text} if Docker Hub is meant",
+            next_step=f"write docker.io/{text} if you mean Docker Hub",
         )
     if not slash or not repository.strip("/") or repository.endswith("/"):
         raise ConfigurationError(f"{where} has the image {text!r} without a repository; end it with ** for all of them")
     if {"@", ":"} & set(repository) or repository != repository.lower():
         raise ConfigurationError(
-            f"{where} has the image {text!r}; it is a repository in lower case, without tag or digest"
+            f"{where} has the image {text!r}; it must be a repository in lower case, without tag or digest"
         )
     host = {"index.docker.io": DOCKER_HUB}.get(host.lower(), host.lower())
     if host == DOCKER_HUB and "/" not in repository and "**" not in repository:
@@ -104,6 +106,6 @@ def parse_image_pattern(text: str, where: str) -> str:
 
 
 def compile_glob(pattern: str) -> Any:
-    """Compile a name with stars: `*` stands for part of one path component, `**` for any number of them."""
+    """Compile a glob: `*` matches a part of one path component, `**` any number of components."""
     stars = {"**": "(?s:.*)", "*": "[^/]*"}
     return _compile("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))

@@ -1,6 +1,6 @@
-"""Policies from the SignerPolicy objects of a cluster, which anybody who may write them may have written wrongly.
+"""Signer policies from the SignerPolicy objects of a cluster, some of which may be invalid.
 
-A wrong one never weakens the others: as long as nobody corrects it, the images that it may cover are refused.
+An invalid policy never weakens the others: until it is corrected, all images that it may cover are rejected.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 from accelkit.texts import shorten
 
 _EVERYTHING = ("**",)
-_MAX_WHY = 512
+_MAX_CAUSE = 512
 
 
 class _Coverage(msgspec.Struct, frozen=True):
-    """What of a spec says which images it covers, whatever else is wrong with it."""
+    """The fields of a spec that determine the covered images, for specs with errors in other fields."""
 
     images: object = None
     namespaces: object = None
@@ -47,8 +47,8 @@ class PolicySet:
     """The policies of a cluster.
 
     Attributes:
-        policies: those that can be used, sorted by name; its digest is of all objects, broken ones too.
-        broken: why each of the others cannot, with the next step, by name.
+        policies: the valid policies, sorted by name; their digest includes the invalid objects.
+        broken: the error of each invalid policy, with the next step, by name.
     """
 
     policies: SignerPolicies
@@ -57,22 +57,22 @@ class PolicySet:
     _digests: Mapping[str, str]
 
     def find_broken(self, image: Reference, namespace: str | None) -> str | None:
-        """Return what is wrong with a broken policy that may cover an image; None where none may.
+        """Return the error of an invalid policy that may cover an image; None if there is none.
 
         Args:
-            image: by tag or digest.
-            namespace: for which namespace; None for no particular one.
+            image: the image, by tag or digest.
+            namespace: the namespace of the image; None for no particular namespace.
         """
         return next((self.broken[each.name] for each in self._covered if each.covers(image, namespace)), None)
 
     def narrow(self, image: Reference, namespace: str | None) -> SignerPolicies:
-        """Return the policies that cover an image alone; their digest changes only where one of these does.
+        """Return only the policies that cover an image, with a digest that changes only if one of these changes.
 
-        The verdict on the image is the same as with all of them.
+        The verdict on the image is the same as with all policies.
 
         Args:
-            image: by tag or digest.
-            namespace: for which namespace; None for no particular one.
+            image: the image, by tag or digest.
+            namespace: the namespace of the image; None for no particular namespace.
         """
         content = PolicyContent()
         content.add(self._digests[""].encode())
@@ -83,60 +83,60 @@ class PolicySet:
 
 
 def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | None = None) -> PolicySet:
-    """Read the policies of a cluster; what is wrong with one of them is told, and the others are read.
+    """Return the policies of a cluster, with the errors of invalid ones; nothing is fetched.
 
     Args:
-        objects: name and `spec` of each SignerPolicy, in any order.
-        trusted_root: JSON of Sigstore's trusted root; None for that of the public instance, as the installed release of
-            sigstore knows it. Nothing is fetched.
+        objects: the name and the `spec` of each SignerPolicy, in any order.
+        trusted_root: the JSON file of a Sigstore trusted root; None for the root of the public instance in the
+            installed release of sigstore.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
     """
     trust = TrustRoot(trusted_root)
-    of_root = PolicyContent()
-    of_root.add_root(trust, trusted_root)
-    digests = {"": of_root.digest}
+    root_content = PolicyContent()
+    root_content.add_root(trust, trusted_root)
+    digests = {"": root_content.digest}
     policies: list[SignerPolicy] = []
     broken: dict[str, str] = {}
     covered: list[SignerPolicy] = []
-    # By name, so that the digest does not depend on the order in which objects come.
+    # Sorted by name, so that the digest does not depend on the order of the objects.
     named = dict(sorted(objects, key=lambda each: each[0]))
     for name, spec in named.items():
         digests[name] = _compute_digest(name, spec)
         try:
             policies.append(_read_policy(name, spec))
         except ConfigurationError as exc:
-            broken[name] = shorten(str(exc), _MAX_WHY)
+            broken[name] = shorten(str(exc), _MAX_CAUSE)
             covered.append(_read_coverage(name, spec))
-    everything = PolicyContent()
+    content = PolicyContent()
     for digest in digests.values():
-        everything.add(digest.encode())
-    whole = SignerPolicies(tuple(policies), trust, everything.digest)
-    return PolicySet(whole, MappingProxyType(broken), tuple(covered), MappingProxyType(digests))
+        content.add(digest.encode())
+    valid = SignerPolicies(tuple(policies), trust, content.digest)
+    return PolicySet(valid, MappingProxyType(broken), tuple(covered), MappingProxyType(digests))
 
 
 def _read_policy(name: str, spec: object) -> SignerPolicy:
     try:
         if len(msgspec.json.encode(spec)) > MAX_POLICY_BYTES:
             raise ConfigurationError(f"signer policy {name} is larger than {MAX_POLICY_BYTES} bytes; split it")
-        read = msgspec.convert(spec, PolicySpec)
+        converted = msgspec.convert(spec, PolicySpec)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"signer policy {name} is wrong: {exc}", next_step=f"correct it: kubectl edit signerpolicy {name}"
+            f"signer policy {name} is invalid: {exc}", next_step=f"correct it: kubectl edit signerpolicy {name}"
         ) from exc
-    return build_policy(name, read, _refuse_file)
+    return build_policy(name, converted, _refuse_file)
 
 
 def _refuse_file(name: str, where: str) -> NoReturn:
     raise ConfigurationError(
-        f"{where} names the file {shorten(name)!r}, and an object of a cluster has no files",
-        next_step="write what it holds, which is PEM text, into data",
+        f"{where} names the file {shorten(name)!r}, but a SignerPolicy object cannot use files",
+        next_step="write the PEM text of the file to the field data",
     )
 
 
 def _read_coverage(name: str, spec: object) -> SignerPolicy:
-    """Return what a broken policy may cover: everything where it does not say so in a way that can be read."""
+    """Return a policy with the coverage of an invalid one; an unreadable field covers all images or namespaces."""
     try:
         coverage = msgspec.convert(spec, _Coverage)
     except msgspec.ValidationError:
@@ -148,7 +148,7 @@ def _read_coverage(name: str, spec: object) -> SignerPolicy:
     try:
         namespaces = read_namespaces(msgspec.convert(coverage.namespaces, list[str]), name)
     except (ConfigurationError, msgspec.ValidationError):
-        # Also where it names none, which means all.
+        # A policy without namespaces applies to all.
         namespaces = ("*",)
     return SignerPolicy(name, images, (), namespaces)
 

@@ -1,4 +1,7 @@
-"""Signatures as cosign 2 attaches them: an image tagged `sha256-….sig`, a claim per layer, its proof in annotations."""
+"""Signatures as cosign 2 attaches them: an image with the tag `sha256-….sig`, which has one layer for each claim.
+
+The annotations of a layer contain the signature of its claim, the certificates and the log entry.
+"""
 
 from __future__ import annotations
 
@@ -45,23 +48,23 @@ _timestamp = msgspec.json.Decoder(_Timestamp)
 
 
 def build_signature_tag(digest: str) -> str:
-    """Return the tag under which signatures of a manifest lie."""
+    """Return the tag of the signature image of a manifest."""
     return digest.replace(":", "-") + ".sig"
 
 
 def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: str, source: str) -> SignatureEvidence:
-    """Read one layer of a signature image.
+    """Return the signature in one layer of a signature image.
 
     Args:
-        payload: the layer's bytes, already proven to have its digest.
-        annotations: of the layer.
-        digest: of the signed image's manifest.
-        source: where it was found.
+        payload: the bytes of the layer, whose digest is already verified.
+        annotations: the annotations of the layer.
+        digest: the digest of the signed image's manifest.
+        source: where the layer was found, for messages.
 
     Raises:
-        RejectedError: it cannot be read, or is no signature of this image.
+        RejectedError: the layer cannot be read, or is not a signature of this image.
     """
-    claimed = _check_claim(payload, digest)
+    claims = _check_claim(payload, digest)
     if _SIGNATURE not in annotations:
         raise RejectedError(RejectionReason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")
     if sum(map(len, annotations.values())) > MAX_SIGNATURE_BYTES:
@@ -69,7 +72,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
             RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
         )
     try:
-        # cosign compares what the log has with this text as it stands, so there it has no line breaks.
+        # cosign compares the log entry with this text literally, so with a log entry it has no line breaks.
         decode = decode_base64 if annotations.get(_BUNDLE) else _decode_lines
         signature = decode(annotations[_SIGNATURE])
         leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
@@ -90,12 +93,12 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
         chain=(*leaf[1:], *chain),
         record=record,
         timestamps=stamps,
-        annotations=claimed,
+        annotations=claims,
     )
 
 
 def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
-    """Check what the payload says and return what else it claims."""
+    """Check the claim in the payload, and return its optional claims."""
     fields = read_json(payload, JSON_OBJECT, "the payload")
     try:
         document = _lower_names(fields)
@@ -104,17 +107,17 @@ def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
         kind, named = critical["type"], image["docker-manifest-digest"]
         optional = (document.get("optional") or {}).items()
     except (KeyError, AttributeError) as exc:
-        raise RejectedError(RejectionReason.UNREADABLE, f"the payload is no claim about an image: {exc}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"the payload is not a claim about an image: {exc}") from exc
     if kind != _CLAIM:
-        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload claims to be {kind!r}")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload is of the type {kind!r}")
     if named != digest:
         raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
     return {name: value for name, value in optional if isinstance(value, str)}
 
 
 def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
-    # Go reads field names in any case, and the format's own example writes them so. Two spellings of one
-    # name would let two readers see two claims.
+    # Go's parser ignores the case of field names, and the example of the format relies on it. With two spellings of
+    # one name, two parsers could read two claims.
     lowered = {name.lower(): value for name, value in fields.items()}
     if len(lowered) != len(fields):
         raise KeyError("a field is given twice")
@@ -126,12 +129,12 @@ def _load_certificates(pem: str) -> list[x509.Certificate]:
 
 
 def _decode_lines(text: str) -> bytes:
-    """Decode base64 that may have line breaks and nothing else: programs such as openssl and base64 write them."""
+    """Decode base64 that may have line breaks, which programs such as openssl and base64 write."""
     return decode_base64(text.translate(_LINE_BREAKS))
 
 
 def _read_record(text: str) -> LogRecord:
-    promise = read_json(text.encode(), _promise, "the log's entry")
+    promise = read_json(text.encode(), _promise, "the log entry")
     payload = promise.payload
     return LogRecord(
         body=decode_base64(payload.body),

@@ -1,4 +1,4 @@
-"""Signed timestamps (RFC 3161) by authorities of the trusted root, which prove when a signature existed."""
+"""Verification of signed timestamps (RFC 3161), with which authorities of the trusted root date a signature."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from accelkit.kernelcache.signatures.evidence import SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _MAX_TIMESTAMPS = 32
-# A signing certificate and a root at least.
+# At least a signing certificate and a root.
 _SHORTEST_CHAIN = 2
 
 
 def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """Return the moments at which trusted authorities saw the signature; empty where none did.
+    """Return the times in a signature's timestamps by trusted authorities; empty if it has no timestamps.
 
     Args:
         evidence: the signature.
-        authorities: those of the trusted root.
+        authorities: the timestamp authorities of the trusted root.
 
     Raises:
-        RejectedError: there are timestamps, and none of them is any authority's that is trusted.
+        RejectedError: the signature has timestamps, but none by a trusted authority.
     """
-    # Here, because few signatures have timestamps.
+    # Imported here, because few signatures have timestamps.
     from rfc3161_client import decode_timestamp_response  # noqa: PLC0415
 
     if not evidence.timestamps:
@@ -40,12 +40,12 @@ def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...])
     except ValueError as exc:
         raise RejectedError(RejectionReason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
     if not found:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "no trusted authority made the signature's timestamps")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "no timestamp of the signature is by a trusted authority")
     return found
 
 
 def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """Return when one of the authorities saw a signature, or None. An authority's last moment belongs to its time."""
+    """Return the time of a timestamp that one of the authorities made within its validity, ends included, or None."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time

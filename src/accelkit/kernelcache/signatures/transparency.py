@@ -1,4 +1,4 @@
-"""Entries of the transparency log: whether it has one, whether that is about this signature, and when it came in."""
+"""Checks of entries in the transparency log: their inclusion, their signature, and their time."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 _CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
 _INTOTO = "intoto"
-# Kinds of entries that hash what an envelope holds; the others hash what the signature is over.
+# The kinds of entries that contain the hash of an envelope's payload; the others contain that of the signed bytes.
 _OVER_PAYLOAD = frozenset({"dsse/0.0.1", "intoto/0.0.2"})
 
 
 def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> datetime | None:
-    """Check the log's entry for a signature.
+    """Check the log entry of a signature.
 
     Args:
-        evidence: the signature; it has a record.
-        key: whose signature it is.
-        trust: the logs.
+        evidence: the signature with its record.
+        key: the key of the signer.
+        trust: the trusted root with the logs.
 
     Returns:
-        When the log took it, or None where the log only proves that it has it.
+        The time at which the log added the entry; None if the log proves only the inclusion.
 
     Raises:
-        RejectedError: no log of ours has it, or what it has is about something else.
+        RejectedError: no trusted log has the entry, or the entry is about another signature.
     """
     record = evidence.record
     if record is None:
-        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
-    _prove(record, trust)
-    body = read_json(record.body, JSON_OBJECT, "the log's entry", RejectionReason.LOG_ENTRY_INVALID)
+        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry in a transparency log")
+    _check_inclusion(record, trust)
+    body = read_json(record.body, JSON_OBJECT, "the log entry", RejectionReason.LOG_ENTRY_INVALID)
     try:
         expected = _read_statement(body)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log's entry cannot be read: {exc}") from exc
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log entry cannot be read: {exc}") from exc
     kind = f"{body.get('kind')}/{body.get('apiVersion')}"
     if expected is None:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"entries of the kind {kind} are not known")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"log entries of the kind {kind} are not supported")
     algorithm, value, signature, verifier = expected
-    over = evidence.payload_digest if kind in _OVER_PAYLOAD else evidence.signed_digest
-    if algorithm != "sha256" or value != over:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry is about another payload")
+    digest = evidence.payload_digest if kind in _OVER_PAYLOAD else evidence.signed_digest
+    if algorithm != "sha256" or value != digest:
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry is about another payload")
     if signature != evidence.signature:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry is about another signature")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry is about another signature")
     if not _names_signer(verifier, evidence, key):
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry names another signer")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry names another signer")
     return record.promised_at
 
 
 def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None:
-    """Check that the log was to be trusted when a signature was made: keys of logs are retired.
+    """Check that the log was trusted at the time of a signature, because keys of logs are retired.
 
     Raises:
-        RejectedError: it was not.
+        RejectedError: the log was not trusted at that time.
     """
     _, period = trust.find_log(record.log_id)
     if at not in period:
@@ -72,7 +72,7 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
 
 
 def is_intoto(record: LogRecord | None) -> bool:
-    """Whether an entry is of the log's oldest kind for envelopes, as far as it can be read."""
+    """Return whether an entry is of the kind intoto, the oldest kind for envelopes; False if it is unreadable."""
     try:
         body = json.loads(record.body) if record is not None else None
     except (ValueError, RecursionError):
@@ -80,8 +80,8 @@ def is_intoto(record: LogRecord | None) -> bool:
     return isinstance(body, dict) and body.get("kind") == _INTOTO
 
 
-def _prove(record: LogRecord, trust: TrustRoot) -> None:
-    # Here, because plain keys without a log need nothing of sigstore.
+def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
+    # Imported here, because plain keys without a log do not require sigstore.
     import rfc8785  # noqa: PLC0415
     from sigstore.errors import Error  # noqa: PLC0415
     from sigstore.models import TransparencyLogEntry  # noqa: PLC0415
@@ -89,11 +89,11 @@ def _prove(record: LogRecord, trust: TrustRoot) -> None:
     keyring, _ = trust.find_log(record.log_id)
     if record.proof is None and record.promised_at is None:
         raise RejectedError(
-            RejectionReason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry"
+            RejectionReason.LOG_ENTRY_INVALID, "the log entry has neither a promise nor a proof of its inclusion"
         )
     try:
         if record.proof is not None:
-            TransparencyLogEntry(record.proof)._verify(keyring)  # noqa: SLF001 - the one way to check inclusion
+            TransparencyLogEntry(record.proof)._verify(keyring)  # noqa: SLF001 - the only way to check inclusion
         if record.promised_at is not None:
             statement = {
                 "body": base64.b64encode(record.body).decode(),
@@ -107,7 +107,7 @@ def _prove(record: LogRecord, trust: TrustRoot) -> None:
 
 
 def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
-    """Hash algorithm, hash, signature and signer of an entry; the signer as PEM or DER. None for an unknown kind."""
+    """Return hash algorithm, hash, signature and signer (PEM or DER) of an entry; None for an unsupported kind."""
     spec = body["spec"]
     match body.get("kind"), body.get("apiVersion"):
         case "hashedrekord", "0.0.1":
@@ -145,13 +145,13 @@ def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | N
 
 
 def _read_intoto(content: dict[str, Any]) -> tuple[str, bytes, bytes, bytes]:
-    """Read an entry with an envelope in it. The log wraps what is base64 already once more."""
+    """Return the statement of an entry with an envelope, whose fields the log encodes in base64 twice."""
     hashed, envelope = content["payloadHash"], content["envelope"]
     value = bytes.fromhex(hashed["value"])
-    # The log drops the payload where it canonicalises the entry; one that is there must be what the hash says.
+    # The log removes the payload when it canonicalizes the entry; a payload that exists must match the hash.
     payload = envelope.get("payload")
     if payload is not None and hashlib.sha256(_decode_twice(payload)).digest() != value:
-        raise ValueError("its payload has another hash than it says")
+        raise ValueError("its payload does not match its hash")
     (signed,) = envelope["signatures"]
     return hashed["algorithm"], value, _decode_twice(signed["sig"]), _decode_base64(signed["publicKey"])
 

@@ -1,6 +1,6 @@
-"""Trust: Sigstore's trusted root, and private authorities.
+"""Trust anchors: Sigstore's trusted root, and private authorities.
 
-`sigstore` is loaded when a root is first needed: it takes half a second and tens of megabytes.
+`sigstore` is imported only when a root is first used, because it takes half a second and tens of megabytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_ROOT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Period:
-    """From when to when something is trusted, both moments included; without an end, for ever."""
+    """The period in which a key or an authority is trusted, ends included; without an end, it never expires."""
 
     start: datetime
     end: datetime | None = None
@@ -36,11 +36,11 @@ class Period:
 
 
 class TrustRoot:
-    """Sigstore's keys and authorities, from a file or as the installed release of sigstore knows them.
+    """Sigstore's keys and authorities, from a file or from the installed release of sigstore.
 
     Args:
-        path: JSON of a trusted root; None for the public instance's.
-        staging: without a path, the staging instance's.
+        path: the JSON file of a trusted root; None for that of the public instance.
+        staging: whether to use the staging instance instead of the public one; only without a path.
     """
 
     def __init__(self, path: Path | None = None, *, staging: bool = False) -> None:
@@ -49,14 +49,14 @@ class TrustRoot:
 
     @cached_property
     def content(self) -> bytes:
-        """The root's JSON. It is read once, so that what is counted into a digest is what judges.
+        """The JSON of the root, read only once, so that the digest and the verdicts use the same content.
 
         Raises:
-            RejectedError: it cannot be read.
+            RejectedError: the root cannot be read.
         """
         if self._path is None:
-            # Here, because only keyless signatures and log entries need it. Not by sigstore's updater, which wants
-            # a home folder to write to, and takes what it finds there.
+            # Imported here, because only keyless signatures and log entries require it. sigstore's updater is not
+            # used, because it requires a writable home folder and trusts the files in it.
             from sigstore._internal.tuf import DEFAULT_TUF_URL, STAGING_TUF_URL  # noqa: PLC0415
             from sigstore._utils import read_embedded  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ class TrustRoot:
         """The parsed root.
 
         Raises:
-            RejectedError: it cannot be used, so that nothing can be verified against it.
+            RejectedError: the root is invalid.
         """
         from sigstore.models import TrustedRoot  # noqa: PLC0415 - as above
         from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - as above
@@ -89,7 +89,7 @@ class TrustRoot:
     @cached_property
     def verifier(self) -> Any:
         """The verifier of sigstore over this root."""
-        from sigstore._internal.timestamp import (  # noqa: PLC0415 - the types of what is replaced below
+        from sigstore._internal.timestamp import (  # noqa: PLC0415 - the types of the method replaced below
             TimestampSource,
             TimestampVerificationResult,
         )
@@ -98,7 +98,7 @@ class TrustRoot:
         authorities = self.timestampers
 
         class _Verifier(Verifier):
-            # sigstore leaves the last moment of an authority's time out; the specification counts it in.
+            # sigstore excludes the end of an authority's validity; the specification includes it.
             def _verify_signed_timestamp(
                 self, timestamp_response: Any, message: bytes
             ) -> TimestampVerificationResult | None:
@@ -109,30 +109,30 @@ class TrustRoot:
         return self._load(lambda: _Verifier(trusted_root=self.root))
 
     def find_log(self, log_id: bytes) -> tuple[Any, Period]:
-        """Return the key of a transparency log by its ID, as sigstore's keyring of one, and when it is trusted.
+        """Return the key of a transparency log by its ID, as a keyring of sigstore, and the period of its validity.
 
         Raises:
-            RejectedError: the root cannot be used, or knows no such log.
+            RejectedError: the root is invalid, or does not contain the log.
         """
-        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - no public way to the key of one log
+        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - no public access to the key of one log
 
-        for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
+        for log in self.root._inner.tlogs:  # noqa: SLF001 - no public access to a log's validity
             names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
             if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
                 return self._load(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root has no log {log_id.hex()[:64]}")
 
     def find_certificate_logs(self, at: datetime) -> Any:
-        """Return the keys of the certificate transparency logs that are trusted at a moment.
+        """Return the keys of the certificate transparency logs that are trusted at a given time.
 
         Raises:
-            RejectedError: the root cannot be used, names no such logs at all, or trusts none then.
+            RejectedError: the root is invalid, or has no certificate logs at all or none at that time.
         """
         from sigstore._internal.trust import Keyring  # noqa: PLC0415 - as above
 
         logs = self.root._inner.ctlogs  # noqa: SLF001 - as above
         if not logs:
-            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root has no certificate log")
         keys = [log.public_key for log in logs if at in _convert_period(log.public_key.valid_for)]
         if not keys:
             raise RejectedError(
@@ -141,10 +141,10 @@ class TrustRoot:
         return self._load(lambda: Keyring(keys))
 
     def find_authorities(self, at: datetime) -> Authorities:
-        """Sigstore's certificate authorities that the root trusts for a moment.
+        """Return Sigstore's certificate authorities that are trusted at a given time.
 
         Raises:
-            RejectedError: the root cannot be used, or trusts none then.
+            RejectedError: the root is invalid, or has no authority for that time.
         """
         chains = [
             Authorities.of(each.certificates(allow_expired=True))
@@ -160,14 +160,14 @@ class TrustRoot:
 
     @cached_property
     def _certificate_authorities(self) -> tuple[Any, ...]:
-        from sigstore._internal.trust import CertificateAuthority  # noqa: PLC0415 - no public way either
+        from sigstore._internal.trust import CertificateAuthority  # noqa: PLC0415 - no public access either
 
         inner = self.root._inner.certificate_authorities  # noqa: SLF001 - the same
         return tuple(self._load(lambda: [CertificateAuthority(each) for each in inner]))
 
     @cached_property
     def timestampers(self) -> tuple[Any, ...]:
-        """Timestamp authorities; possibly none."""
+        """The timestamp authorities; may be empty."""
         return tuple(self._load(self.root.get_timestamp_authorities))
 
     @staticmethod
@@ -184,14 +184,14 @@ class TrustRoot:
 
 @dataclass(frozen=True)
 class Authorities:
-    """Certificates that are trusted (`roots`) and those that may stand between (`intermediates`)."""
+    """Trusted certificates (`roots`), and certificates that may be between these and a signer's (`intermediates`)."""
 
     roots: tuple[x509.Certificate, ...]
     intermediates: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def of(cls, certificates: list[x509.Certificate]) -> Authorities:
-        """Tell roots, which signed themselves, from intermediates. Without any root, all are trusted as given."""
+        """Return authorities with the self-issued certificates as roots; without any, all certificates are roots."""
         roots = tuple(each for each in certificates if each.issuer == each.subject)
         if not roots:
             return cls(tuple(certificates))
@@ -199,19 +199,19 @@ class Authorities:
 
 
 def load_authorities(pem: bytes, where: str) -> Authorities:
-    """Read the certificates of a private authority. Whether they are still valid is judged with each signature.
+    """Return the certificates of a private authority; each verification of a signature checks their validity.
 
     Raises:
-        ConfigurationError: they cannot be read.
+        ConfigurationError: a certificate cannot be read.
     """
     try:
         return Authorities.of(x509.load_pem_x509_certificates(pem))
     except ValueError as exc:
-        raise ConfigurationError(f"{where} gives certificates that cannot be read: {exc}") from exc
+        raise ConfigurationError(f"{where} has certificates that cannot be read: {exc}") from exc
 
 
 def _convert_period(valid_for: Any) -> Period:
-    """Return the period of a key. Without one, the key is trusted at all times, as sigstore has it."""
+    """Return the period of a key; without one, the key is always trusted, as in sigstore."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 

@@ -234,7 +234,7 @@ async def test_cards_that_are_changed_change_the_verdict(served):
 
 async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(served):
     served.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
-    await until(lambda: "signer policy odd is wrong" in served.condition("Ready")["message"])
+    await until(lambda: "signer policy odd is invalid" in served.condition("Ready")["message"])
     assert served.condition("Ready")["status"] == "True"
     served.ask("other")
     await until(lambda: served.condition("Ready", "other").get("reason") == "PolicyUnreadable")

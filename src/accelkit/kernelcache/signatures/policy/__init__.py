@@ -1,4 +1,4 @@
-r"""Signer policies: who may sign which images, for which namespaces. Nothing is trusted without one.
+r"""Signer policies: the signers of images, by image and namespace. Without a policy, no image is accepted.
 
 A file holds one or more YAML documents:
 
@@ -7,19 +7,19 @@ A file holds one or more YAML documents:
     metadata: {name: acme}
     spec:
       images: ["quay.io/acme/**"]
-      namespaces: ["*"]                 # without it: all
-      verdictTtlSeconds: 86400          # how long a verdict is believed; without it: a day
+      namespaces: ["*"]                 # default: all
+      verdictTtlSeconds: 86400          # how long a verdict is valid; default: a day
       signers:                          # one of them is enough
         - name: ci
           keyless: {issuer: https://token.actions.githubusercontent.com, subjectPattern: 'https://github\\.com/acme/.*'}
         - name: release
           key: {file: release.pub}      # or data: the PEM text
-          transparencyLog: notRequired  # without it: required
+          transparencyLog: notRequired  # default: required
         - name: corporate
           ca: {file: ca.pem, subject: build@acme.example}
 
-An object of a cluster has the same `spec`, but for files. Where several policies cover an image, each of them must be
-satisfied: a new policy can only ask for more.
+A SignerPolicy object in a cluster has the same `spec`, without files. If several policies cover an image, all of them
+must be satisfied, so an additional policy can only add requirements.
 """
 
 from accelkit.kernelcache.signatures.policy.file import load_policies

@@ -1,4 +1,4 @@
-"""What policies rest on, as a digest."""
+"""Digest of the content of policies and of the files that they use."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
 class PolicyContent:
-    """What was read, in its order; `digest` tells it from everything else that might have been."""
+    """The digest of all contents that were read, in their order."""
 
     def __init__(self) -> None:
-        # What was verified by another release may have been verified less well.
+        # Another release may have had weaker checks, so its verdicts must not be reused.
         self._hash = hashlib.sha256(__version__.encode())
 
     def add(self, content: bytes) -> None:
-        """Count something in."""
-        # Hashes have one length, so that nothing can move from one part to the next unnoticed.
+        """Add a content to the digest."""
+        # Hashes have a fixed length, so moving bytes from one content to the next changes the digest.
         self._hash.update(hashlib.sha256(content).digest())
 
     def add_root(self, trust: TrustRoot, path: Path | None) -> None:
-        """Count the trusted root in.
+        """Add the trusted root to the digest.
 
         Args:
-            trust: the root.
-            path: of its file; None for the one of the installed release of sigstore, which is not read for this.
+            trust: the trusted root.
+            path: the path of its file; None for the root in the installed release of sigstore, whose version is added
+                instead of its content.
 
         Raises:
             ConfigurationError: the file cannot be read.
@@ -44,5 +45,5 @@ class PolicyContent:
 
     @property
     def digest(self) -> str:
-        """`sha256:…` of all that was counted in so far."""
+        """The digest of all contents so far, `sha256:…`."""
         return f"sha256:{self._hash.hexdigest()}"

@@ -1,4 +1,4 @@
-"""Policies from a file, and from the files that it names."""
+"""Signer policies from a file, with the keys and certificates in files that it names."""
 
 from __future__ import annotations
 
@@ -32,48 +32,48 @@ prepare(_Document)
 
 
 def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicies:
-    """Read a file of policies, and the trusted root they rest on.
+    """Return the policies in a file, with their trusted root; nothing is fetched.
 
     Args:
-        path: YAML.
-        trusted_root: JSON of Sigstore's trusted root; without it, that of the public instance as the installed
-            release of sigstore knows it. Nothing is fetched.
+        path: the YAML file.
+        trusted_root: the JSON file of a Sigstore trusted root; None for the root of the public instance in the
+            installed release of sigstore.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a policy in it is wrong.
+        ConfigurationError: the file cannot be read, or a policy in it is invalid.
     """
     try:
         content = path.read_bytes()
         if len(content) > MAX_POLICY_BYTES:
-            raise ConfigurationError(f"{path} is larger than {MAX_POLICY_BYTES} bytes, too large for a policy")
+            raise ConfigurationError(f"{path} is larger than the {MAX_POLICY_BYTES} bytes that a policy may have")
         documents = [each for each in load_yaml_documents(content.decode()) if each is not None]
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
-        why = " ".join(str(exc).split())
-        raise ConfigurationError(f"the signer policy {path} cannot be read: {why}", next_step=NEXT_STEP) from exc
+        cause = " ".join(str(exc).split())
+        raise ConfigurationError(f"the signer policy {path} cannot be read: {cause}", next_step=NEXT_STEP) from exc
     if not documents:
-        raise ConfigurationError(f"{path} holds no signer policy", next_step=NEXT_STEP)
-    seen = PolicyContent()
-    seen.add(content)
-    policies = tuple(_read_document(document, path, seen) for document in documents)
+        raise ConfigurationError(f"{path} contains no signer policy", next_step=NEXT_STEP)
+    contents = PolicyContent()
+    contents.add(content)
+    policies = tuple(_read_document(document, path, contents) for document in documents)
     if len({each.name for each in policies}) < len(policies):
-        raise ConfigurationError(f"{path} has two policies of the same name", next_step="give each a name of its own")
+        raise ConfigurationError(f"{path} has two policies of the same name", next_step="rename one of them")
     trust = TrustRoot(trusted_root)
-    seen.add_root(trust, trusted_root)
-    return SignerPolicies(policies, trust, seen.digest)
+    contents.add_root(trust, trusted_root)
+    return SignerPolicies(policies, trust, contents.digest)
 
 
-def _read_document(document: object, path: Path, seen: PolicyContent) -> SignerPolicy:
+def _read_document(document: object, path: Path, contents: PolicyContent) -> SignerPolicy:
     try:
-        read = msgspec.convert(document, _Document)
+        policy = msgspec.convert(document, _Document)
     except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"a signer policy in {path} is wrong: {exc}", next_step=NEXT_STEP) from exc
+        raise ConfigurationError(f"a signer policy in {path} is invalid: {exc}", next_step=NEXT_STEP) from exc
 
     def read_file(name: str, where: str) -> bytes:
         try:
             pem = (path.parent / name).read_bytes()
         except OSError as exc:
             raise ConfigurationError(f"{where}: {name} cannot be read: {exc.strerror}") from exc
-        seen.add(pem)
+        contents.add(pem)
         return pem
 
-    return build_policy(read.metadata.name, read.spec, read_file)
+    return build_policy(policy.metadata.name, policy.spec, read_file)

@@ -1,4 +1,4 @@
-"""Policies as values: which images they cover, and who may sign these."""
+"""Signer policies as values: the images that they cover, and the signers of these."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from accelkit.kernelcache.signatures.matching import TextMatch, compile_glob
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 ALL_NAMESPACES = ("*",)
-# A day: what a signer takes back counts no longer than that, and a registry may be away for a night.
+# A day: revoked signatures are accepted for at most this time, and a registry may be unreachable for a night.
 VERDICT_TTL_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Somebody who may sign.
+    """A signer in a policy.
 
     Attributes:
-        name: for messages.
-        log_required: whether an entry of the transparency log must prove when it was signed.
-        annotations: what the signature itself must say beside the digest.
-        issuer: of the identity; None for keys, and for authorities that are trusted as a whole.
-        subject: of the certificate; None as above.
+        name: the name of the signer, for messages.
+        log_required: whether an entry in the transparency log must verify the time of the signature.
+        annotations: the required claims of the signature in addition to the digest.
+        issuer: the issuer of the identity; None for keys, and for authorities that are trusted as a whole.
+        subject: the subject of the certificate; None for keys, and for authorities that are trusted as a whole.
         keys: public keys, one of which must have signed.
-        authorities: a private authority; None for keys and for Sigstore's own.
+        authorities: a private authority; None for keys and for Sigstore's authorities.
     """
 
     name: str
@@ -40,21 +40,21 @@ class Signer:
 
     @property
     def keyless(self) -> bool:
-        """Whether the certificate comes from Sigstore's certificate authority."""
+        """Whether the signer has a certificate of Sigstore's certificate authority."""
         return not self.keys and self.authorities is None
 
 
 @dataclass(frozen=True)
 class SignerPolicy:
-    """Who may sign some images.
+    """A signer policy.
 
     Attributes:
-        name: for messages.
-        images: patterns of names.
-        signers: one of them is enough.
-        namespaces: patterns of those that it is for.
-        verdict_ttl_seconds: how long a verdict in favour of an image is believed before its signatures are looked for
-            again; 0 for not at all.
+        name: the name of the policy, for messages.
+        images: the patterns of the names of images that it covers.
+        signers: the accepted signers, one of which is enough.
+        namespaces: the patterns of the namespaces to which it applies.
+        verdict_ttl_seconds: how long a successful verification is valid before the signatures are fetched again; 0 if
+            they are fetched each time.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SignerPolicy:
     verdict_ttl_seconds: int = VERDICT_TTL_SECONDS
 
     def covers(self, image: Reference, namespace: str | None = None) -> bool:
-        """Whether this policy speaks of an image, for a namespace; None means no particular one."""
+        """Return whether the policy covers an image in a namespace; None means no particular namespace."""
         if namespace is None:
             if all(pattern.strip("*") for pattern in self.namespaces):
                 return False
@@ -72,7 +72,7 @@ class SignerPolicy:
             return False
         return any(glob.fullmatch(image.name) for glob in self._image_globs)
 
-    # Once for all images of a cluster: compiling takes a hundred times as long as matching.
+    # Compiled once for all images of a cluster, because it takes a hundred times as long as a match.
     @cached_property
     def _image_globs(self) -> tuple[Any, ...]:
         return tuple(compile_glob(pattern) for pattern in self.images)
@@ -87,9 +87,9 @@ class SignerPolicies:
     """Several policies, with the trusted root that they share.
 
     Attributes:
-        policies: none of them means that every image is refused.
+        policies: the policies; without any, every image is rejected.
         trust: Sigstore's keys and authorities.
-        digest: of everything that decides, so that a verdict can be kept with what it rests on.
+        digest: the digest of all inputs of a verdict, so that a stored verdict can be compared with present policies.
     """
 
     policies: tuple[SignerPolicy, ...]
@@ -97,9 +97,9 @@ class SignerPolicies:
     digest: str = ""
 
     def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
-        """Return the policies that speak of an image; none means that it is refused."""
+        """Return the policies that cover an image; without any, the image is rejected."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
     def find_verdict_ttl(self, image: Reference, namespace: str | None = None) -> int:
-        """Return for how many seconds a verdict in favour of an image is believed: the shortest time counts."""
+        """Return the seconds for which a successful verification is valid: the least value of the policies."""
         return min((each.verdict_ttl_seconds for each in self.select(image, namespace)), default=0)

@@ -1,4 +1,4 @@
-"""The `spec` of a policy, the same in files and in objects of a cluster, and what it means."""
+"""The `spec` of a policy, the same in files and in objects of a cluster, and its conversion to a policy."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from accelkit.kernelcache.signatures.trust import load_authorities
 MAX_POLICY_BYTES = 1 << 20
 MAX_VERDICT_TTL_SECONDS = 365 * 24 * 3600
 NEXT_STEP = "see docs/how-to/signer-policies.md for the format"
-# Whoever writes a subject and leaves it empty, as a template without its variable does, does not mean anybody's.
+# An empty field, for example from a template without its variable, must not mean that any value is accepted.
 Given = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class KeyMaterial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Identity, keys or certificates of a signer; which of the fields belong together depends on its kind."""
+    """Identity, keys or certificates of a signer; the kind of the signer determines the required fields."""
 
     file: Given = ""
     data: Given = ""
@@ -37,7 +37,7 @@ class KeyMaterial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class SignerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One signer of a policy, as it is written."""
+    """One signer in the `spec` of a policy, as written."""
 
     name: str = ""
     keyless: KeyMaterial | None = None
@@ -48,7 +48,7 @@ class SignerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class PolicySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """`spec` of a policy, as it is written."""
+    """The `spec` of a policy, as written."""
 
     images: list[str]
     signers: list[SignerSpec]
@@ -57,19 +57,19 @@ class PolicySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], bytes]) -> SignerPolicy:
-    """Return what a spec means.
+    """Return the policy for a spec.
 
     Args:
-        name: of the policy.
-        spec: as it was written.
-        read_file: returns what a file that the spec names holds, or raises; its second argument says who names it.
+        name: the name of the policy.
+        spec: the spec as written.
+        read_file: returns the content of a file that the spec names, or raises; its second argument names the signer.
 
     Raises:
-        ConfigurationError: the policy is wrong, could never match, or would match anybody.
+        ConfigurationError: the policy is invalid, can never match, or matches any identity.
     """
     where = f"signer policy {name}"
     if not spec.signers:
-        raise ConfigurationError(f"{where} names no signers", next_step=NEXT_STEP)
+        raise ConfigurationError(f"{where} has no signers", next_step=NEXT_STEP)
     images = read_images(spec.images, where)
     namespaces = read_namespaces(spec.namespaces, where)
     signers = tuple(
@@ -79,10 +79,10 @@ def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], by
 
 
 def read_images(patterns: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the patterns of images, as names of images are written.
+    """Return the normalized patterns of images.
 
     Raises:
-        ConfigurationError: there are none, or one of them is none.
+        ConfigurationError: there are no patterns, or a pattern is invalid.
     """
     _check_patterns(patterns, where, "images")
     return tuple(parse_image_pattern(each, where) for each in patterns)
@@ -92,7 +92,7 @@ def read_namespaces(patterns: Sequence[str], where: str) -> tuple[str, ...]:
     """Return the patterns of namespaces.
 
     Raises:
-        ConfigurationError: as of images.
+        ConfigurationError: there are no patterns, or a pattern is invalid.
     """
     _check_patterns(patterns, where, "namespaces")
     return tuple(patterns)
@@ -100,37 +100,37 @@ def read_namespaces(patterns: Sequence[str], where: str) -> tuple[str, ...]:
 
 def _check_patterns(patterns: Sequence[str], where: str, what: str) -> None:
     if not patterns:
-        raise ConfigurationError(f"{where} names no {what}", next_step=NEXT_STEP)
+        raise ConfigurationError(f"{where} has no {what}", next_step=NEXT_STEP)
     if any(not each or len(each) > MAX_PATTERN_LENGTH for each in patterns):
         raise ConfigurationError(f"{where} has a pattern that is empty or longer than {MAX_PATTERN_LENGTH} characters")
 
 
-def _read_signer(read: SignerSpec, where: str, read_file: Callable[[str, str], bytes]) -> Signer:
-    given = [each for each in (read.keyless, read.key, read.ca) if each is not None]
+def _read_signer(spec: SignerSpec, where: str, read_file: Callable[[str, str], bytes]) -> Signer:
+    given = [each for each in (spec.keyless, spec.key, spec.ca) if each is not None]
     if len(given) != 1:
-        raise ConfigurationError(f"{where} must be one of keyless, key and ca", next_step=NEXT_STEP)
+        raise ConfigurationError(f"{where} must have exactly one of keyless, key and ca", next_step=NEXT_STEP)
     material = given[0]
     issuer = parse_text_match(material.issuer, material.issuer_pattern, f"{where}: the issuer")
     subject = parse_text_match(material.subject, material.subject_pattern, f"{where}: the subject")
-    name = read.name or where.rpartition(", ")[2]
-    log_required = read.transparency_log == "required"
-    if read.keyless is not None:
+    name = spec.name or where.rpartition(", ")[2]
+    log_required = spec.transparency_log == "required"
+    if spec.keyless is not None:
         if issuer is None or subject is None or material.file or material.data:
             raise ConfigurationError(
-                f"{where}: keyless needs an issuer and a subject, and nothing else",
+                f"{where}: keyless requires an issuer and a subject, and allows no other field",
                 next_step="give issuer or issuerPattern, and subject or subjectPattern",
             )
-        return Signer(name, log_required, read.annotations, issuer, subject)
+        return Signer(name, log_required, spec.annotations, issuer, subject)
     pem = _read_pem(material, where, read_file)
-    if read.key is not None:
+    if spec.key is not None:
         if issuer is not None or subject is not None:
             raise ConfigurationError(f"{where}: a key has neither issuer nor subject", next_step=NEXT_STEP)
-        return Signer(name, log_required, read.annotations, keys=load_public_keys(pem, where))
+        return Signer(name, log_required, spec.annotations, keys=load_public_keys(pem, where))
     authorities = load_authorities(pem, where)
-    return Signer(name, log_required, read.annotations, issuer, subject, authorities=authorities)
+    return Signer(name, log_required, spec.annotations, issuer, subject, authorities=authorities)
 
 
 def _read_pem(material: KeyMaterial, where: str, read_file: Callable[[str, str], bytes]) -> bytes:
     if bool(material.file) == bool(material.data):
-        raise ConfigurationError(f"{where} needs a file or data with PEM text, and not both", next_step=NEXT_STEP)
+        raise ConfigurationError(f"{where} requires either a file or data with PEM text", next_step=NEXT_STEP)
     return material.data.encode() if material.data else read_file(material.file, where)

@@ -159,8 +159,8 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["verify", "quay.io/Acme/x", "--policy", "POLICY"], "'Acme/x' is no repository in lower case"),
-        (["verify", "quay.io/acme/x", "--policy", "KERNEL"], "is wrong: "),
+        (["verify", "quay.io/Acme/x", "--policy", "POLICY"], "'Acme/x' is not a repository in lower case"),
+        (["verify", "quay.io/acme/x", "--policy", "KERNEL"], "is invalid: "),
         (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is not a card; write it as cuda:90"),
         (
             ["inspect", "IMAGE", "--card", "cuda:90", "--driver-version", "R550"],
@@ -173,9 +173,9 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
         (["inspect", "IMAGE", "--driver-version", "550.54.14"], "Error: a driver is given without cards; name the"),
         (["inspect", "IMAGE", "--triton-version", "3.2.0"], "Error: a workload is described without cards; name the"),
         (["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"], "a workload is described without cards"),
-        (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is no mirror"),
+        (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is not a mirror"),
         (["build", "EMPTY", "IMAGE"], "contains no supported kernel cache"),
-        (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not there to sign"),
+        (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not installed"),
     ],
 )
 def test_an_error_is_one_line_and_ends_with_1(bed, arguments, message):

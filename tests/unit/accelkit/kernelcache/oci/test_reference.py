@@ -107,7 +107,7 @@ def test_a_digest_decides_over_a_tag():
 
 def test_a_digest_that_is_required_and_missing_is_an_error():
     assert parse_reference(f"r.io/app@{DIGEST}").require_digest() == DIGEST
-    with pytest.raises(CacheError, match="names no digest"):
+    with pytest.raises(CacheError, match="has no digest"):
         parse_reference("r.io/app:v1").require_digest()
 
 

@@ -231,6 +231,6 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
 async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     async with client_of(hostile_registry) as client:
         named = Reference(hostile_registry.host, "team/app", None, compute_digest(b"another"))
-        with pytest.raises(CacheError, match="give a tag"):
+        with pytest.raises(CacheError, match="use a tag"):
             await build_image(triton_kernel(tmp_path), named, BuildOptions(), client)
     assert hostile_registry.requests == []

@@ -141,7 +141,7 @@ async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the
 ) -> None:
     image = put(hostile_registry, IMAGE)
     hostile_registry.on("GET", ".*/referrers/.*", misbehaviour.answering(200, b"[]"))
-    with pytest.raises(CacheError, match="the image was copied, but what signs it cannot be listed"):
+    with pytest.raises(CacheError, match="the image was copied, but its signatures cannot be listed"):
         await copy(hostile_registry, other, image)
     assert other.honest.manifest("mirror/app", IMAGE.digest) == IMAGE.manifest
     assert other.honest.manifest("mirror/app", "v1") is None

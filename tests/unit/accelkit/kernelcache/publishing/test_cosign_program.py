@@ -100,5 +100,5 @@ async def test_what_cosign_says_twice_is_told_once_and_without_its_warnings(call
 
 
 async def test_a_missing_program_is_said_with_the_next_step():
-    with pytest.raises(ConfigurationError, match=r"/nowhere/cosign is not there to sign .*; install cosign"):
+    with pytest.raises(ConfigurationError, match=r"cannot sign .*: /nowhere/cosign is not installed; install cosign"):
         await Cosign("/nowhere/cosign").sign(IMAGE)

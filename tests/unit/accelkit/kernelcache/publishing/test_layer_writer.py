@@ -169,7 +169,7 @@ def test_a_file_that_changes_its_size_while_packed_is_an_error(tmp_path: Path, l
     write(big, bytes(2 * 1024 * 1024))
     cache = _read(folder)
     meddler = _Meddler(600 * 1024, lambda: os.truncate(big, length))
-    with pytest.raises(CacheError, match=r"A\.cubin changed its size"):
+    with pytest.raises(CacheError, match=r"the size of .*A\.cubin changed"):
         write_layer(cache, folder, meddler, compression="none")
 
 
@@ -178,7 +178,7 @@ def test_a_folder_that_changed_since_it_was_read_is_an_error(tmp_path: Path) -> 
     write(folder / "A.cubin", b"1")
     cache = _read(folder)
     write(folder / "A.cubin", b"12")
-    with pytest.raises(CacheError, match="bytes and had"):
+    with pytest.raises(CacheError, match="bytes, but had"):
         write_layer(cache, folder, io.BytesIO(), compression="none")
 
 

@@ -55,7 +55,7 @@ async def test_a_helper_that_a_secret_names_is_not_run():
     ("answer", "says"),
     [
         (ApiError("no", status=404, reason="NotFound"), "create it in team"),
-        (ApiError("no", status=403, reason="Forbidden"), "name team in kernel_cache_pull_secret_namespaces"),
+        (ApiError("no", status=403, reason="Forbidden"), "add team to kernel_cache_pull_secret_namespaces"),
         ({"data": {"password": "eA=="}}, "kubectl create secret docker-registry"),
         ({"data": {".dockerconfigjson": "%%%"}}, "is not base64"),
         ({"data": {".dockerconfigjson": "WzFd"}}, "cannot be read"),

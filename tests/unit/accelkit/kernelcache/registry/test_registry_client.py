@@ -56,7 +56,7 @@ async def test_a_digest_header_that_lies_is_refused(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest(compute_digest(b"other")))
     async with visiting(registry) as client:
-        with pytest.raises(RegistryError, match="its bytes are"):
+        with pytest.raises(RegistryError, match="but its bytes have"):
             await client.read_manifest(at(registry, "v1"))
 
 
@@ -64,7 +64,7 @@ async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
     async with visiting(registry) as client:
-        with pytest.raises(RegistryError, match="its bytes are") as refused:
+        with pytest.raises(RegistryError, match="but its bytes have") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.message.isprintable()
 
@@ -201,7 +201,7 @@ async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
     monkeypatch.setattr(responses, "_BODY_SECONDS", 0.2)
     registry.on("GET", MANIFESTS, misbehaviour.dripping())
     async with visiting(registry, attempts=1) as client:
-        with pytest.raises(RegistryError, match="broke off") as refused:
+        with pytest.raises(RegistryError, match="was interrupted") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
 

@@ -225,7 +225,10 @@ async def test_a_helper_may_know_nothing(found, helper, stream):
 
 @pytest.mark.parametrize(
     ("script", "words"),
-    [("echo the keychain is locked >&2; exit 1", "the keychain is locked"), ("echo rubbish", "not its protocol")],
+    [
+        ("echo the keychain is locked >&2; exit 1", "the keychain is locked"),
+        ("echo rubbish", "not in the format of its protocol"),
+    ],
 )
 async def test_a_helper_that_fails_is_an_error(found, helper, script, words):
     helper(script)
@@ -236,7 +239,7 @@ async def test_a_helper_that_fails_is_an_error(found, helper, script, words):
 async def test_a_helper_that_hangs_has_a_deadline(found, helper, monkeypatch):
     monkeypatch.setattr(credentials, "_HELPER_SECONDS", 0.2)
     helper("exec sleep 60")
-    with pytest.raises(ConfigurationError, match="no answer"):
+    with pytest.raises(ConfigurationError, match="did not answer"):
         await found({"credsStore": "test"})
 
 

@@ -42,7 +42,7 @@ class Asked:
 
     async def all(self):
         self.attempts.clear()
-        outcomes = await self.endpoints.ask_all(IMAGE, self)
+        outcomes = await self.endpoints.request_all(IMAGE, self)
         self.beside_mirrors = getattr(outcomes[-1], "beside_mirrors", False)
         # One that mirrors have answered for is a copy.
         return [AWAY if isinstance(each, RegistryError) and each.unreached else each for each in outcomes]
@@ -104,7 +104,7 @@ async def test_a_registry_that_answers_again_for_something_else_is_asked_for_all
     asked = Asked(mirror=GONE, origin=AWAY)
     await asked.all()
     asked.answers["origin"] = "here"
-    assert await asked.endpoints.ask_in_turn(IMAGE, asked) == "here"
+    assert await asked.endpoints.request_in_turn(IMAGE, asked) == "here"
     assert await asked.all() == [GONE, "here"]
 
 

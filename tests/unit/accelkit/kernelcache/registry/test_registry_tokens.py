@@ -89,7 +89,7 @@ async def test_a_wrong_password_is_given_once(registry):
 @pytest.mark.parametrize("login", [None, REFRESH])
 async def test_without_a_password_the_error_says_that_one_is_wanted(registry, login):
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
-    with pytest.raises(RegistryError, match="wants a user name and a password"):
+    with pytest.raises(RegistryError, match="requires a user name and a password"):
         await fetched(registry, login)
 
 
@@ -218,10 +218,10 @@ async def test_a_token_server_that_gives_no_token_is_named(registry, answer):
     ("realm", "words"),
     [
         ("http://127.0.0.2:9/token", "not HTTPS"),
-        ("ftp://127.0.0.1/token", "no place to go"),
-        ("https://user:password@127.0.0.1/token", "no place to go"),
-        ("https://[", "no place to go"),
-        ("https://" + "a" * 64 + ".io/token", "no place to go"),
+        ("ftp://127.0.0.1/token", "not a valid HTTP URL"),
+        ("https://user:password@127.0.0.1/token", "not a valid HTTP URL"),
+        ("https://[", "not a valid HTTP URL"),
+        ("https://" + "a" * 64 + ".io/token", "not a valid HTTP URL"),
     ],
 )
 async def test_a_realm_that_is_no_safe_place_gets_no_password(registry, realm, words):

@@ -127,7 +127,7 @@ def test_an_authority_is_not_trusted_as_a_whole_because_its_subject_was_left_emp
 def test_what_is_wrong_is_said_in_a_sentence_of_bounded_length():
     (why,) = parsed(wrong=spec({"key": {"file": "x" * 5000}}), right=spec()).broken.values()
     assert len(why) <= 512
-    assert "an object of a cluster has no files" in why
+    assert "a SignerPolicy object cannot use files" in why
 
 
 def test_a_corrected_object_refuses_nothing_any_more():
