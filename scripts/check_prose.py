@@ -5,8 +5,6 @@ The script checks what a machine can check:
 - phrases of scripts/banned_phrases.txt, in README.md, docs/, the READMEs of the roles, docstrings and error texts;
 - sentences of more than 30 words, in the same Markdown files;
 - subjects of the commits since the merge base with the main branch: imperative, at most 72 characters.
-
-Paths that match a line of scripts/prose_exempt.txt are not checked yet. `--all` checks them too.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from git_history import list_merge_bases, run_git
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PHRASES = Path(__file__).with_name("banned_phrases.txt")
-EXEMPT = Path(__file__).with_name("prose_exempt.txt")
 PAGES = ("README.md", "docs/**/*.md", "roles/*/README.md")
 SOURCES = ("src/accelkit/**/*.py", "plugins/**/*.py", "scripts/*.py")
 GENERATED = ("src/accelkit/node/_proto/*", "docs/reference/commands.md")
@@ -56,11 +53,9 @@ class Phrase:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all checks; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="check the exempt paths too")
     parser.add_argument("--base", help="the branch whose commits are not checked (default: origin/main, else main)")
     options = parser.parse_args(arguments)
-    exempt = [] if options.all else read_exempt(EXEMPT.read_text())
-    problems = [*check_files(REPOSITORY, read_phrases(PHRASES.read_text()), exempt)]
+    problems = [*check_files(REPOSITORY, read_phrases(PHRASES.read_text()))]
     base = find_base(REPOSITORY, [options.base] if options.base else BASES)
     if base is None:
         print("commit subjects are not checked: this clone has no main branch to compare with")
@@ -79,7 +74,9 @@ def read_phrases(text: str) -> list[Phrase]:
         ValueError: a line is not of the form PHRASE => REPLACEMENT, or its phrase is not a regular expression.
     """
     phrases = []
-    for line in read_exempt(text):
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("#"):
+            continue
         phrase, arrow, replacement = line.partition(" => ")
         if not arrow:
             raise ValueError(f"cannot read the banned phrase {line!r}: it has no replacement. Write PHRASE => WORDS.")
@@ -91,17 +88,12 @@ def read_phrases(text: str) -> list[Phrase]:
     return phrases
 
 
-def read_exempt(text: str) -> list[str]:
-    """Return the lines of a data file without comments and empty lines."""
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def check_files(root: Path, phrases: Sequence[Phrase], exempt: Sequence[str]) -> Iterator[str]:
-    """Yield the problems of all files below a folder that are not exempt."""
+def check_files(root: Path, phrases: Sequence[Phrase]) -> Iterator[str]:
+    """Yield the problems of all files below a folder, except generated ones."""
     for globs, check in ((PAGES, check_page), (SOURCES, check_source)):
         for path in sorted({path for each in globs for path in root.glob(each)}):
             name = path.relative_to(root).as_posix()
-            if not any(fnmatch(name, each) for each in (*GENERATED, *exempt)):
+            if not any(fnmatch(name, each) for each in GENERATED):
                 yield from check(name, path.read_text(), phrases)
 
 
