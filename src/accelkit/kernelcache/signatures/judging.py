@@ -146,14 +146,17 @@ def _read_proven_index(evidence: SignatureEvidence) -> int | None:
 def _check_promise_of_certificate_log(
     certificate: x509.Certificate, path: list[x509.Certificate], trust: TrustRoot
 ) -> None:
-    from sigstore._internal.sct import verify_sct  # noqa: PLC0415 - sigstore has no public function for it
     from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
+
+    from accelkit.kernelcache.signatures.sigstore_internals import (  # noqa: PLC0415 - the same
+        verify_certificate_log_promise,
+    )
 
     keys = trust.find_certificate_logs(certificate.not_valid_before_utc)
     if not path:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is that of an authority, not of a signer")
     try:
-        verify_sct(certificate, path, keys)
+        verify_certificate_log_promise(certificate, path, keys)
     except (Error, ValueError) as exc:
         raise RejectedError(
             RejectionReason.UNTRUSTED_ROOT, f"no trusted certificate log promised this certificate: {exc}"

@@ -16,7 +16,6 @@ from cryptography import x509
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
-from accelkit.kernelcache.signatures.timestamps import verify_timestamp
 
 if TYPE_CHECKING:
     from sigstore.models import TrustedRoot
@@ -55,12 +54,8 @@ class TrustRoot:
             RejectedError: the root cannot be read.
         """
         if self._path is None:
-            # Imported here, because only keyless signatures and log entries require it. sigstore's updater is not
-            # used, because it requires a writable home folder and trusts the files in it.
-            from sigstore._internal.tuf import DEFAULT_TUF_URL, STAGING_TUF_URL  # noqa: PLC0415
-            from sigstore._utils import read_embedded  # noqa: PLC0415
-
-            return read_embedded("trusted_root.json", STAGING_TUF_URL if self._staging else DEFAULT_TUF_URL)
+            embedded: bytes = _import_internals().read_embedded_root(staging=self._staging)
+            return embedded
         try:
             with self._path.open("rb") as file:
                 content = file.read(_MAX_ROOT_BYTES + 1)
@@ -79,8 +74,8 @@ class TrustRoot:
         Raises:
             RejectedError: the root is invalid.
         """
-        from sigstore.models import TrustedRoot  # noqa: PLC0415 - as above
-        from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - as above
+        from sigstore.models import TrustedRoot  # noqa: PLC0415 - loaded only if needed
+        from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - the same
 
         content = self.content
         root: TrustedRoot = self._load(lambda: TrustedRoot(Document.from_json(content)))
@@ -89,24 +84,8 @@ class TrustRoot:
     @cached_property
     def verifier(self) -> Any:
         """The verifier of sigstore over this root."""
-        from sigstore._internal.timestamp import (  # noqa: PLC0415 - the types of the method replaced below
-            TimestampSource,
-            TimestampVerificationResult,
-        )
-        from sigstore.verify import Verifier  # noqa: PLC0415 - as above
-
-        authorities = self.timestampers
-
-        class _Verifier(Verifier):
-            # sigstore excludes the end of an authority's validity; the specification includes it.
-            def _verify_signed_timestamp(
-                self, timestamp_response: Any, message: bytes
-            ) -> TimestampVerificationResult | None:
-                moment = verify_timestamp(timestamp_response, message, authorities)
-                source = TimestampSource.TIMESTAMP_AUTHORITY
-                return None if moment is None else TimestampVerificationResult(source=source, time=moment)
-
-        return self._load(lambda: _Verifier(trusted_root=self.root))
+        internals = _import_internals()
+        return self._load(lambda: internals.InclusiveVerifier(self.root, self.timestampers))
 
     def find_log(self, log_id: bytes) -> tuple[Any, Period]:
         """Return the key of a transparency log by its ID, as a keyring of sigstore, and the period of its validity.
@@ -114,12 +93,13 @@ class TrustRoot:
         Raises:
             RejectedError: the root is invalid, or does not contain the log.
         """
-        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - no public access to the key of one log
-
-        for log in self.root._inner.tlogs:  # noqa: SLF001 - no public access to a log's validity
+        internals = _import_internals()
+        for log in internals.list_logs(self.root):
             names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
             if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
-                return self._load(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
+                return self._load(lambda key=log.public_key: internals.build_keyring([key])), _convert_period(
+                    log.public_key.valid_for
+                )
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root has no log {log_id.hex()[:64]}")
 
     def find_certificate_logs(self, at: datetime) -> Any:
@@ -128,9 +108,8 @@ class TrustRoot:
         Raises:
             RejectedError: the root is invalid, or has no certificate logs at all or none at that time.
         """
-        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - as above
-
-        logs = self.root._inner.ctlogs  # noqa: SLF001 - as above
+        internals = _import_internals()
+        logs = internals.list_certificate_logs(self.root)
         if not logs:
             raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root has no certificate log")
         keys = [log.public_key for log in logs if at in _convert_period(log.public_key.valid_for)]
@@ -138,7 +117,7 @@ class TrustRoot:
             raise RejectedError(
                 RejectionReason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_format_moment(at)}"
             )
-        return self._load(lambda: Keyring(keys))
+        return self._load(lambda: internals.build_keyring(keys))
 
     def find_authorities(self, at: datetime) -> Authorities:
         """Return Sigstore's certificate authorities that are trusted at a given time.
@@ -160,10 +139,8 @@ class TrustRoot:
 
     @cached_property
     def _certificate_authorities(self) -> tuple[Any, ...]:
-        from sigstore._internal.trust import CertificateAuthority  # noqa: PLC0415 - no public access either
-
-        inner = self.root._inner.certificate_authorities  # noqa: SLF001 - the same
-        return tuple(self._load(lambda: [CertificateAuthority(each) for each in inner]))
+        internals = _import_internals()
+        return tuple(self._load(lambda: internals.list_certificate_authorities(self.root)))
 
     @cached_property
     def timestampers(self) -> tuple[Any, ...]:
@@ -172,7 +149,7 @@ class TrustRoot:
 
     @staticmethod
     def _load(load: Any) -> Any:
-        from sigstore.errors import Error  # noqa: PLC0415 - as above
+        from sigstore.errors import Error  # noqa: PLC0415 - the same
 
         try:
             return load()
@@ -208,6 +185,13 @@ def load_authorities(pem: bytes, where: str) -> Authorities:
         return Authorities.of(x509.load_pem_x509_certificates(pem))
     except ValueError as exc:
         raise ConfigurationError(f"{where} has certificates that cannot be read: {exc}") from exc
+
+
+def _import_internals() -> Any:
+    # Imported here, because only keyless signatures and log entries require sigstore.
+    from accelkit.kernelcache.signatures import sigstore_internals  # noqa: PLC0415
+
+    return sigstore_internals
 
 
 def _convert_period(valid_for: Any) -> Period:
