@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 
 from accelkit.kube.client import ApiClient
@@ -43,7 +43,6 @@ from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, PROFILES
 from accelkit.stop_signals import on_stop_signal
 from accelkit.vendors.counted_dialects import list_device_resources
-from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.pod_reading import PodReader
 from accelkit.vendors.profiles import load_usable_profiles
@@ -67,114 +66,184 @@ async def run(options: AgentOptions) -> None:
     metrics = Metrics()
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
-        dialect = load_dialect(options.dialect)
-        resources = list_device_resources(dialect)
-        wake, survey_now = asyncio.Event(), asyncio.Event()
-        managed = None
+        agent = _Agent(options, api, metrics)
+        try:
+            await run_until(stop, agent.build_loops())
+        finally:
+            await agent.stop()
+    log.info("node agent stopped")
+
+
+class _Agent:
+    """The parts of the node agent and their connections."""
+
+    def __init__(self, options: AgentOptions, api: ApiClient, metrics: Metrics) -> None:
+        self._options = options
+        self._api = api
+        self._metrics = metrics
+        self._dialect = load_dialect(options.dialect)
+        self._wake, self._survey_now = asyncio.Event(), asyncio.Event()
+        self._managed = None
         if options.managed_resources and options.namespace:
-            managed = ManagedResourcesWatch(api, options.namespace, options.managed_resources, survey_now.set)
-        is_managed = managed.lists if managed else _is_always_managed
-        pods = NodePods(api, options.node, dialect, on_change=wake.set)
-        plugins = _make_plugins(options, dialect, pods=pods, metrics=metrics, wake=wake, is_managed=is_managed)
-        slot_pods = NodePods(api, options.node, DIALECT, reader=PodReader([DIALECT]), on_change=wake.set)
-        slots = make_slot_plugins(
-            options.root,
-            slot_pods,
-            per_card=options.gas_slots,
-            on_allocate=wake.set,
-            build_counter=metrics.build_allocation_counter,
-            is_managed=is_managed,
-        )
-
-        def note_new_kubelet() -> None:
-            for each in (pods, slot_pods):
-                each.note_new_kubelet()
-
-        plugins = [*plugins, *slots, *make_former_resources(options.root, dialect, pods)]
-        node = OwnNode(api, options.node)
-        advertising = Advertising(
-            node,
-            options.root,
-            cluster_unit_bytes=options.unit_bytes,
-            resources=[each for each in resources.memory if each not in resources.doubtful],
-            pods=pods,
-            plugins=plugins,
-            former_unit_bytes=options.former_unit_bytes,
-        )
-        card_watch = show_cards(
-            metrics.registry,
-            options.node,
-            cards=advertising.list_found_cards,
-            pods=[pods, slot_pods] if slots else [pods],
-            load_nvml=partial(load_nvml, options.root),
-            last_xids=metrics.last_xids,
-        )
-        events = Events(api, COMPONENT, options.node)
-        reconciler = Reconciler(
+            self._managed = ManagedResourcesWatch(
+                api, options.namespace, options.managed_resources, self._survey_now.set
+            )
+        self._pods = NodePods(api, options.node, self._dialect, on_change=self._wake.set)
+        reader = PodReader([DIALECT])
+        self._slot_pods = NodePods(api, options.node, DIALECT, reader=reader, on_change=self._wake.set)
+        self._slots = self._make_slot_plugins()
+        former = make_former_resources(options.root, self._dialect, self._pods)
+        self._plugins = [*self._make_plugins(), *self._slots, *former]
+        self._node = OwnNode(api, options.node)
+        self._advertising = self._make_advertising()
+        self._events = Events(api, COMPONENT, options.node)
+        self._reconciler = Reconciler(
             api,
-            pods=pods,
-            cards=advertising.list_node_cards,
-            events=events,
+            pods=self._pods,
+            cards=self._advertising.list_node_cards,
+            events=self._events,
             metrics=metrics,
         )
-        scan = PassedScan(options.scan_folder)
-        xids = XidWatch(partial(load_nvml, options.root))
-        monitor = HealthMonitor(options.root, nodes=list_card_nodes, checks=options.health, reported=xids.take)
-        states = CardStates(
-            monitor,
-            partial(find_enforcement, options.root, folders=options.mps, list_daemons=scan.list_mps_daemons),
-        )
+        self._scan = PassedScan(options.scan_folder)
+        self._xids = XidWatch(partial(load_nvml, options.root))
+
+    def build_loops(self) -> list[Coroutine[object, object, None]]:
+        """Return all loops, which are not running yet, and start the watch of XIDs if it is on."""
         found_any = asyncio.Event()
-        loops = (
-            pods.reflector.run(),
-            *([slot_pods.reflector.run()] if slots else []),
-            *([managed.reflector.run()] if managed else []),
-            *([card_watch.run(advertising.list_found_cards)] if options.metrics_port else []),
-            watch_cards(
-                options,
-                dialect=dialect,
-                pods=pods,
-                node=node,
-                states=states,
-                errors=CardErrors(node, monitor=monitor, events=events, metrics=metrics),
-                advertising=advertising,
-                libraries=LibraryReport(metrics),
-                labels=NodeLabels(api, options.node, options.namespace, options.root),
-                reconciler=reconciler,
-                found_any=found_any,
-                managed=managed,
-                survey_now=survey_now,
-            ),
-            keep_registered(options.root, plugins, found_any, note_new_kubelet),
-            compare_with_kubelet(
-                options.root,
-                options.node,
-                dialect=dialect,
-                pods=pods,
-                checkpoint=KubeletCheckpoint(options.root, dialect, metrics.checkpoint_readable),
-                reconciler=reconciler,
-                monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics, scan=scan),
-                enforcer=Enforcer(
-                    options.root,
-                    pods=pods,
-                    load=partial(load_nvml, options.root),
-                    cgroup_limits=options.cgroup_limits,
-                ),
-                advertising=advertising,
-                writer=AllocationsWriter(api, options.namespace, options.node),
-                plugins=plugins,
-                wake=wake,
-            ),
+        loops = [
+            self._pods.reflector.run(),
+            self._watch_cards(found_any),
+            keep_registered(self._options.root, self._plugins, found_any, self._note_new_kubelet),
+            self._compare_with_kubelet(),
+        ]
+        if self._slots:
+            loops.append(self._slot_pods.reflector.run())
+        if self._managed:
+            loops.append(self._managed.reflector.run())
+        if self._options.metrics_port:
+            loops.append(self._watch_card_metrics())
+        if self._options.health is HealthChecks.ALL:
+            self._xids.start()
+        return loops
+
+    async def stop(self) -> None:
+        """Stop the watch of XIDs and the device plugins."""
+        await asyncio.to_thread(self._xids.stop)
+        for plugin in self._plugins:
+            await plugin.stop()
+
+    def _note_new_kubelet(self) -> None:
+        for each in (self._pods, self._slot_pods):
+            each.note_new_kubelet()
+
+    def _is_managed(self, resource: str) -> bool:
+        return self._managed is None or self._managed.lists(resource)
+
+    def _watch_card_metrics(self) -> Coroutine[object, object, None]:
+        watch = show_cards(
+            self._metrics.registry,
+            self._options.node,
+            cards=self._advertising.list_found_cards,
+            pods=[self._pods, self._slot_pods] if self._slots else [self._pods],
+            load_nvml=partial(load_nvml, self._options.root),
+            last_xids=self._metrics.last_xids,
         )
-        if options.health is HealthChecks.ALL:
-            xids.start()
-        try:
-            await run_until(stop, loops)
-        finally:
-            await asyncio.to_thread(xids.stop)
-            for plugin in plugins:
-                await plugin.stop()
-    log.info("node agent stopped")
+        return watch.run(self._advertising.list_found_cards)
+
+    def _watch_cards(self, found_any: asyncio.Event) -> Coroutine[object, object, None]:
+        options = self._options
+        monitor = HealthMonitor(options.root, nodes=list_card_nodes, checks=options.health, reported=self._xids.take)
+        list_daemons = self._scan.list_mps_daemons
+        return watch_cards(
+            options,
+            dialect=self._dialect,
+            pods=self._pods,
+            node=self._node,
+            states=CardStates(
+                monitor,
+                partial(find_enforcement, options.root, folders=options.mps, list_daemons=list_daemons),
+            ),
+            errors=CardErrors(self._node, monitor=monitor, events=self._events, metrics=self._metrics),
+            advertising=self._advertising,
+            libraries=LibraryReport(self._metrics),
+            labels=NodeLabels(self._api, options.node, options.namespace, options.root),
+            reconciler=self._reconciler,
+            found_any=found_any,
+            managed=self._managed,
+            survey_now=self._survey_now,
+        )
+
+    def _compare_with_kubelet(self) -> Coroutine[object, object, None]:
+        options = self._options
+        return compare_with_kubelet(
+            options.root,
+            options.node,
+            dialect=self._dialect,
+            pods=self._pods,
+            checkpoint=KubeletCheckpoint(options.root, self._dialect, self._metrics.checkpoint_readable),
+            reconciler=self._reconciler,
+            monitor=ProcessMonitor(
+                options.root, pods=self._pods, events=self._events, metrics=self._metrics, scan=self._scan
+            ),
+            enforcer=Enforcer(
+                options.root,
+                pods=self._pods,
+                load=partial(load_nvml, options.root),
+                cgroup_limits=options.cgroup_limits,
+            ),
+            advertising=self._advertising,
+            writer=AllocationsWriter(self._api, options.namespace, options.node),
+            plugins=self._plugins,
+            wake=self._wake,
+        )
+
+    def _make_advertising(self) -> Advertising:
+        resources = list_device_resources(self._dialect)
+        return Advertising(
+            self._node,
+            self._options.root,
+            cluster_unit_bytes=self._options.unit_bytes,
+            resources=[each for each in resources.memory if each not in resources.doubtful],
+            pods=self._pods,
+            plugins=self._plugins,
+            former_unit_bytes=self._options.former_unit_bytes,
+        )
+
+    def _make_slot_plugins(self) -> Sequence[DevicePlugin]:
+        return make_slot_plugins(
+            self._options.root,
+            self._slot_pods,
+            per_card=self._options.gas_slots,
+            on_allocate=self._wake.set,
+            build_counter=self._metrics.build_allocation_counter,
+            is_managed=self._is_managed,
+        )
+
+    def _make_plugins(self) -> Sequence[DevicePlugin]:
+        options, dialect = self._options, self._dialect
+        memory, cards = dialect.resources.memory, dialect.resources.cards
+        allocations = {
+            memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
+            cards: PreferredAllocation(whole=True),
+        }
+        return [
+            DevicePlugin(
+                options.root,
+                resource=resource,
+                whole=resource == cards,
+                pods=self._pods,
+                allocations=allocations[resource],
+                other=(other, allocations[other]),
+                steering=options.steering,
+                counted=list_device_resources(dialect),
+                on_allocate=self._wake.set,
+                count=self._metrics.build_allocation_counter(resource),
+                environment=dialect.environment,
+                mps=options.mps,
+                is_managed=partial(self._is_managed, resource),
+            )
+            for resource, other in ((memory, cards), (cards, memory))
+        ]
 
 
 async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
@@ -188,41 +257,3 @@ async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, objec
     except ExceptionGroup as failures:
         # The command reports one error. The others are its consequences, or the next start reports them.
         raise failures.exceptions[0] from failures
-
-
-def _is_always_managed(_resource: str) -> bool:
-    return True
-
-
-def _make_plugins(
-    options: AgentOptions,
-    dialect: Dialect,
-    *,
-    pods: NodePods,
-    metrics: Metrics,
-    wake: asyncio.Event,
-    is_managed: Callable[[str], bool],
-) -> Sequence[DevicePlugin]:
-    memory, cards = dialect.resources.memory, dialect.resources.cards
-    allocations = {
-        memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
-        cards: PreferredAllocation(whole=True),
-    }
-    return [
-        DevicePlugin(
-            options.root,
-            resource=resource,
-            whole=resource == cards,
-            pods=pods,
-            allocations=allocations[resource],
-            other=(other, allocations[other]),
-            steering=options.steering,
-            counted=list_device_resources(dialect),
-            on_allocate=wake.set,
-            count=metrics.build_allocation_counter(resource),
-            environment=dialect.environment,
-            mps=options.mps,
-            is_managed=partial(is_managed, resource),
-        )
-        for resource, other in ((memory, cards), (cards, memory))
-    ]
