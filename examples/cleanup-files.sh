@@ -1,5 +1,10 @@
 #!/bin/sh
-# `accelkit examples clean` under the name that GKM's script has.
-program=$(dirname "$0")/../.venv/bin/accelkit
+# `accelkit examples clean` under the name of GKM's script. As there, all paths are relative to the folder of the script.
+name=$0
+cd "$(dirname "$0")" || exit
+program=../.venv/bin/accelkit
 [ -x "$program" ] || program=accelkit
-exec "$program" examples clean "$@"
+case " $* " in
+*" --help "*) "$program" examples clean --help | sed "s|accelkit examples clean|$name|" ;;
+*) exec "$program" examples clean "$@" ;;
+esac

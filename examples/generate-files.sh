@@ -1,5 +1,10 @@
 #!/bin/sh
-# `accelkit examples generate` under the name that GKM's script has. Files come into output/ of the current folder.
-program=$(dirname "$0")/../.venv/bin/accelkit
+# `accelkit examples generate` under the name of GKM's script. As there, all paths are relative to the folder of the script.
+name=$0
+cd "$(dirname "$0")" || exit
+program=../.venv/bin/accelkit
 [ -x "$program" ] || program=accelkit
-exec "$program" examples generate "$@"
+case " $* " in
+*" --help "*) "$program" examples generate --help | sed "s|accelkit examples generate|$name|; s|=examples/|=|" ;;
+*) exec "$program" examples generate "$@" ;;
+esac

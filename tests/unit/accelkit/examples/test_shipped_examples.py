@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,24 +65,53 @@ def test_the_snippets_of_tolerations_are_those_of_the_environments(name):
     assert cache["spec"]["podTemplate"]["spec"]["tolerations"] == read_snippet(EXAMPLES / "patch" / f"{name}.txt")
 
 
-def run_script(name, *arguments, folder, **more):
-    """Run a script as somebody does who stands in `folder`, with our program on PATH."""
-    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = [EXAMPLES / name, *arguments]
-    return subprocess.run(
-        command, cwd=folder, env={**kept, **more, "PATH": path}, capture_output=True, text=True, timeout=60, check=False
+@pytest.mark.parametrize("gpu", ["cuda", "rocm"])
+def test_the_snippets_of_affinity_find_the_nodes_that_the_environment_nfd_finds(gpu):
+    example = next(each for each in ALL_EXAMPLES if each.gpu == gpu and each.environment is Environment.NFD)
+    _, cache, *_ = build_objects(example)
+    assert cache["spec"]["podTemplate"]["spec"]["affinity"] == read_snippet(
+        EXAMPLES / "patch" / f"affinity-nfd-{gpu}.txt"
     )
 
 
-def test_the_scripts_write_show_and_clean_up(tmp_path):
-    snippet = EXAMPLES / "patch" / "affinity-nfd-rocm.txt"
-    custom = {"CUSTOM_AFFINITY": str(snippet), "DEBUG": "true"}
-    done = run_script("generate-files.sh", "rwo", "namespace", "rocm", "v3", folder=tmp_path, **custom)
+@pytest.fixture
+def scripts(tmp_path):
+    """Run the scripts in a copy of the folder, with our program on PATH, from the folder above or in it."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    kept = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def run(command, *arguments, folder=".", **more):
+        environment = {**kept, **more, "PATH": path}
+        folder = tmp_path / folder
+        return subprocess.run(
+            [command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(("folder", "where"), [(".", "examples/"), ("examples", "./"), ("examples/patch", "../")])
+def test_the_scripts_write_and_clean_up_from_any_folder(scripts, tmp_path, folder, where):
+    custom = {"CUSTOM_AFFINITY": "patch/affinity-nfd-rocm.txt", "DEBUG": "true"}
+    done = scripts(f"{where}generate-files.sh", "rwo", "namespace", "rocm", "v3", folder=folder, **custom)
     assert (done.returncode, done.stderr) == (0, "")
-    shown, path = done.stdout.rsplit("\n", 2)[:2]
+    text, path = done.stdout.rsplit("\n", 2)[:2]
     assert path == "output/rwo-ns-rocm-v3.yaml"
-    assert (tmp_path / path).read_text().strip() == shown.strip()
-    assert "pci-1200_1002.present" in shown
-    assert run_script("cleanup-files.sh", folder=tmp_path).stdout == f"deleted {path}\n"
-    assert not (tmp_path / path).exists()
+    assert (tmp_path / "examples" / path).read_text().strip() == text.strip()
+    assert "pci-1200_1002.present" in text
+    assert scripts(f"{where}cleanup-files.sh", folder=folder).stdout == f"deleted {path}\n"
+    assert not (tmp_path / "examples" / path).exists()
+
+
+@pytest.mark.parametrize("name", ["generate-files.sh", "cleanup-files.sh"])
+def test_the_help_of_a_script_names_the_script(scripts, name):
+    done = scripts(f"./{name}", "--help", folder="examples")
+    assert done.stdout.startswith(f"Usage: ./{name} [OPTIONS]")
+    assert "accelkit examples" not in done.stdout
+
+
+def test_a_script_fails_with_the_status_of_the_program(scripts):
+    done = scripts("examples/generate-files.sh", "rwo", "nowhere", "rocm", "v3")
+    assert done.returncode == 2
+    assert "'nowhere' is not one of" in done.stderr
