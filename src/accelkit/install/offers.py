@@ -28,8 +28,8 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
         inventory = decode_inventory(text)
     except InventoryError as exc:
         return str(exc)
-    if unit_bytes not in (None, inventory.told_unit_bytes):
-        return f"its agent still uses the unit {format_unit(inventory.told_unit_bytes)}"
+    if unit_bytes not in (None, inventory.configured_unit_bytes):
+        return f"its agent still uses the unit {format_unit(inventory.configured_unit_bytes)}"
     if inventory.problem and unit_bytes is not None:
         raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
     if not inventory.cards:

@@ -53,7 +53,7 @@ async def plan_unit_change(
     """
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
-    current = {inventory.told_unit_bytes for inventory in inventories.values()}
+    current = {inventory.configured_unit_bytes for inventory in inventories.values()}
     if not current and former_unit_bytes is not None:
         current = {former_unit_bytes}
     refusals = {

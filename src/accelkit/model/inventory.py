@@ -65,7 +65,7 @@ class Inventory(msgspec.Struct, frozen=True):
     withheld: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
-    def told_unit_bytes(self) -> int:
+    def configured_unit_bytes(self) -> int:
         """The unit that the agent is configured to advertise."""
         return self.next_unit_bytes or self.unit_bytes
 

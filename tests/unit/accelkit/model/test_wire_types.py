@@ -121,8 +121,8 @@ def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_
 def test_an_inventory_may_say_no_more_than_unit_and_cards():
     found = decode_inventory('{"version": 1, "unit_bytes": 8, "cards": []}')
     assert found == Inventory(8, (), version=1, next_unit_bytes=0, problem="", topology=())
-    assert found.told_unit_bytes == 8
-    assert Inventory(8, (), next_unit_bytes=4).told_unit_bytes == 4
+    assert found.configured_unit_bytes == 8
+    assert Inventory(8, (), next_unit_bytes=4).configured_unit_bytes == 4
 
 
 @pytest.mark.parametrize("amount", [1, MAX_AMOUNT])

@@ -185,7 +185,7 @@ async def test_too_many_devices_are_not_advertised_and_the_reason_is_published(n
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
     assert not agent.started
-    assert (node.published.unit_bytes, node.published.told_unit_bytes) == (1, 1)
+    assert (node.published.unit_bytes, node.published.configured_unit_bytes) == (1, 1)
     assert "1,000,000,000 devices" in node.published.problem
     assert "the smallest unit that works here is " in node.published.problem
 
@@ -195,7 +195,7 @@ async def test_a_node_with_a_unit_keeps_it_if_there_are_too_many_devices(node):
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
     assert node.advertised == [(["a"], 10**6)]
-    assert (node.published.unit_bytes, node.published.told_unit_bytes) == (10**6, 1)
+    assert (node.published.unit_bytes, node.published.configured_unit_bytes) == (10**6, 1)
     assert "devices" in node.published.problem
 
 
