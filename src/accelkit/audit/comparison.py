@@ -39,7 +39,7 @@ class AuditKind(StrEnum):
     """The kinds of findings, in addition to those of the accounting."""
 
     LEDGER = "ledger_differs"
-    DISBELIEVED = "disbelieved_assignment"
+    REJECTED_ASSIGNMENT = "disbelieved_assignment"
     KUBELET = "kubelet_differs"
     NOT_ALLOCATED = "not_allocated"
     NOT_PUBLISHED = "not_published"
@@ -124,7 +124,7 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
         findings += _compare_ledger(evidence.assigned, evidence.ledger)
     views = {view.name: view for view in evidence.assigned.nodes}
     checked = [_check_assignment(pod, views[pod.node]) for pod in evidence.pods if pod.node in views]
-    findings += [_describe_invalid(each) for each in checked if each.disbelieved]
+    findings += [_describe_invalid(each) for each in checked if each.rejection]
     for node, allocations in sorted(evidence.allocations.items()):
         if allocations is None:
             notes.append(f"the kubelet of {node} is not compared: its agent publishes no allocations")
@@ -156,12 +156,12 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedPod:
-    """A pod with the valid part of its assignment, None if no part is; `disbelieved` says what is not valid."""
+    """A pod with the valid part of its assignment, None if no part is; `rejection` is the reason for the other part."""
 
     pod: CardPod
     unit_bytes: int
     assignment: Assignment | None
-    disbelieved: str = ""
+    rejection: str = ""
 
 
 def _check_assignment(pod: CardPod, node: NodeView) -> _CheckedPod:
@@ -179,8 +179,8 @@ def _check_assignment(pod: CardPod, node: NodeView) -> _CheckedPod:
 
 def _describe_invalid(checked: _CheckedPod) -> AuditFinding:
     pod = checked.pod
-    message = f"the assignment of pod {pod.ref} is not believed: {checked.disbelieved}"
-    return AuditFinding(pod.node, "", str(pod.ref), AuditKind.DISBELIEVED, message)
+    message = f"the assignment of pod {pod.ref} is rejected: {checked.rejection}"
+    return AuditFinding(pod.node, "", str(pod.ref), AuditKind.REJECTED_ASSIGNMENT, message)
 
 
 def _list_oversubscribed(inspection: Inspection) -> Iterator[str]:

@@ -25,7 +25,7 @@ class Metrics:
             "Assignments that were corrected to the devices that the kubelet allocated.",
             registry=self.registry,
         )
-        self.disbelieved = Counter(
+        self.rejected = Counter(
             "accelkit_disbelieved_assignments",
             "Assignments that were corrected because a part of them was not valid.",
             registry=self.registry,

@@ -230,7 +230,7 @@ class Reconciler:
         reason = "AssignmentCorrected"
         if each.rejection:
             self._metrics.corrections.inc()
-            self._metrics.disbelieved.inc()
+            self._metrics.rejected.inc()
             message = f"its assignment is rejected: {each.rejection}; the kubelet gave {_describe(observed)}"
         elif each.assigned is None:
             self._metrics.recorded.inc()
@@ -245,7 +245,7 @@ class Reconciler:
             uid=ref.uid,
             assigned=_list_amounts(written),
             cards=_list_amounts(observed),
-            disbelieved=each.rejection,
+            rejection=each.rejection,
         )
         self._repeats.info(ref.uid, lambda: facts)
         await self._events.record(subject, reason, message, warning=bool(each.rejection))

@@ -25,7 +25,7 @@ def test_what_a_user_wrote_into_an_assignment_is_a_finding_and_not_counted(limit
     forged = pod("p", {"c": ("a", int(limit))})
     forged.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment(written))
     assert findings([forged], held(p={"c": {"a": int(limit)}})) == [
-        ("disbelieved_assignment", f"the assignment of pod d/p is not believed: {told}")
+        ("disbelieved_assignment", f"the assignment of pod d/p is rejected: {told}")
     ]
 
 
