@@ -64,20 +64,20 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 IMPORT_ERROR = None
 try:
     from accelkit.enablement.openshift.autoscalers import write_machine_objects
-    from accelkit.enablement.openshift.machine_sets import read_wishes
+    from accelkit.enablement.openshift.machine_sets import read_desired_machine_sets
     from accelkit.errors import AccelkitError
 except ImportError as exc:
     IMPORT_ERROR = exc
 
 
-def machine_sets(wishes, existing, labels, cluster_autoscaler=None):
+def machine_sets(desired, existing, labels, cluster_autoscaler=None):
     """Return the objects of these sets."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     # Ansible's texts and numbers are of types of its own.
-    given = json.loads(json.dumps([wishes, existing, labels, cluster_autoscaler or {}]))
+    given = json.loads(json.dumps([desired, existing, labels, cluster_autoscaler or {}]))
     try:
-        return write_machine_objects(read_wishes(given[0]), *given[1:])
+        return write_machine_objects(read_desired_machine_sets(given[0]), *given[1:])
     except AccelkitError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

@@ -70,7 +70,7 @@ class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return NodeGroup(self.capacity, self.labels, self.taints)
 
 
-def read_wishes(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet]:
+def read_desired_machine_sets(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet]:
     """Return the sets that the user configured.
 
     Raises:

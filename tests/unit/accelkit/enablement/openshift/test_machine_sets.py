@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from accelkit.enablement.openshift.autoscalers import write_machine_objects
-from accelkit.enablement.openshift.machine_sets import read_wishes
+from accelkit.enablement.openshift.machine_sets import read_desired_machine_sets
 from accelkit.errors import ConfigurationError
 
 LABELS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "openshift"}
@@ -47,9 +47,9 @@ def machine_set(name="worker-a", kind="AWSMachineProviderConfig", **value):
     }
 
 
-def derive(existing=None, **wish):
-    wishes = read_wishes([{"name": "cards-a", "source": "worker-a", **wish}])
-    return write_machine_objects(wishes, existing or [machine_set()], LABELS, {})
+def derive(existing=None, **settings):
+    desired = read_desired_machine_sets([{"name": "cards-a", "source": "worker-a", **settings}])
+    return write_machine_objects(desired, existing or [machine_set()], LABELS, {})
 
 
 def test_a_set_is_its_source_but_for_what_was_asked():
@@ -144,7 +144,7 @@ def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("settings", "reported"),
     [
         ({"source": "none"}, "there is no MachineSet none.*name one of worker-a"),
         ({"instance_type": "big"}, "whose field for the instance type is unknown.*instance_type_field"),
@@ -154,9 +154,9 @@ def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
         ({"replica": 1}, "unknown field `replica`"),
     ],
 )
-def test_what_cannot_be_made_is_told(wish, told):
-    with pytest.raises(ConfigurationError, match=told):
-        derive([machine_set(kind="Other")], **wish)
+def test_unsupported_settings_are_reported(settings, reported):
+    with pytest.raises(ConfigurationError, match=reported):
+        derive([machine_set(kind="Other")], **settings)
 
 
 def test_a_set_of_others_is_not_taken():
