@@ -15,7 +15,7 @@ from accelkit.placement.likeness import is_large
 from accelkit.placement.policies import Policy, score_node
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps
-from accelkit.placement.topology.scores import SetRating, rate_set, score_rating, score_wish
+from accelkit.placement.topology.scores import SetRating, rate_set, score_preference, score_rating
 from accelkit.placement.topology.wanted import Wanted
 
 # Limit of the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
@@ -73,7 +73,7 @@ class LinkScores:
         near = free & _find_near(entry) if prefers_nic else 0
         granted = near.bit_count() >= self._container.cards
         score = self._score_cards(links, near if granted else free, empty, used_fraction)
-        return score_wish(score, granted=granted) if prefers_nic else score
+        return score_preference(score, granted=granted) if prefers_nic else score
 
     def _score_cards(self, links: CardLinks | None, free: int, empty: int, used_fraction: float) -> int:
         if links is None:

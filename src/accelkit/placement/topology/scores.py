@@ -56,7 +56,7 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
     return min(MAX_SCORE, quality + rating.unbroken)
 
 
-def score_wish(score: int, *, granted: bool) -> int:
+def score_preference(score: int, *, granted: bool) -> int:
     """Return the score of a node, 0 to MAX_SCORE, for a container that prefers cards near a network card.
 
     A node with such cards scores higher than all nodes without, as such a card is preferred within a node.

@@ -126,7 +126,7 @@ def test_nodes_score_by_the_cards_that_fit_the_request(ledger):
 NEAR_A_NIC = {name: {"nic": "S"} for name in "efgh"}
 
 
-def test_nodes_with_cards_near_a_network_card_come_first_where_that_is_wished(ledger):
+def test_nodes_with_cards_near_a_network_card_score_higher_if_preferred(ledger):
     ledger.put_node("nics", inventory("flat", **NEAR_A_NIC))
     wish = {name: score(ledger, name, ask_for(cards=4, nic=True)) for name in ("nics", *ROWS)}
     plain = {name: score(ledger, name, ask_for(cards=4)) for name in ("nics", *ROWS)}
@@ -136,7 +136,7 @@ def test_nodes_with_cards_near_a_network_card_come_first_where_that_is_wished(le
     assert (wish["quads"] > wish["switched"] > wish["flat"]) == (plain["quads"] > plain["switched"] > plain["flat"])
 
 
-def test_a_wish_is_granted_by_cards_that_are_free(ledger):
+def test_free_cards_satisfy_a_preference(ledger):
     ledger.put_node("nics", inventory("quads", **NEAR_A_NIC))
     granted = score(ledger, "nics", ask_for(cards=4, nic=True))
     assert reserve(ledger, "p", "nics", ask_for(cards=1, nic=True)) == "e"
@@ -144,7 +144,7 @@ def test_a_wish_is_granted_by_cards_that_are_free(ledger):
     assert score(ledger, "nics", ask_for(cards=3, nic=True)) >= MAX_SCORE / 2
 
 
-def test_a_wish_counts_where_nobody_knows_how_cards_are_connected(ledger):
+def test_a_preference_counts_if_connections_are_unknown(ledger):
     facts = {"vendor": "v", "model": "m", "memory_bytes": 16}
     for name, nic in (("near", "H"), ("far", "C"), ("unknown", "")):
         ledger.put_node(name, Inventory(1, (Card("a", **facts, nic=nic),)))

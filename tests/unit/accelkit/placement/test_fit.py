@@ -155,7 +155,7 @@ def test_who_asks_for_a_network_card_gets_a_card_near_one(policy, nic, expected)
 
 
 @pytest.mark.parametrize("policy", [Policy.BINPACK, Policy.TOPOLOGY])
-def test_near_a_network_card_is_a_wish_and_no_condition(policy):
+def test_near_a_network_card_is_a_preference_not_a_condition(policy):
     states = build_empty_states([card("a"), card("b"), card("c", nic="S")])
     assert chosen(states, pod(wants(nic=True)), policy) == {"c": "c"}
     assert len(chosen(states, pod(wants(nic=True, cards=2)), policy)["c"]) == 2

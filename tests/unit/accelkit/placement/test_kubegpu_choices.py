@@ -133,7 +133,7 @@ def test_an_init_container_of_the_largest_card_hands_it_on():
     assert choose(ALONE, request, MEMORY) == {"Init0": [2], "Run0": [2, 4], "Run1": [3]}
 
 
-def test_cards_without_a_wish_are_different_ones():
+def test_cards_without_a_preference_are_distinct():
     found = choose(ALONE, ask({"Init0": 1, "Run0": 2, "Run1": 1}), MEMORY)
     assert set(found["Init0"]) <= set(found["Run0"])
     assert len({*found["Run0"], *found["Run1"]}) == 3

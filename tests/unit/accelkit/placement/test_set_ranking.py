@@ -32,7 +32,7 @@ def machines(draw, most=7):
 
 
 @st.composite
-def wishes(draw, cards):
+def desired_sets(draw, cards):
     together = ()
     if draw(st.booleans()):
         apart = [pair for pair in combinations(range(cards), 2) if draw(st.integers(0, 4)) == 0]
@@ -67,7 +67,7 @@ def list_plainly(links, wanted, ranks=()):
 
 @given(st.data(), machines())
 def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
-    wanted = data.draw(wishes(len(links.weights)))
+    wanted = data.draw(desired_sets(len(links.weights)))
     ranks = data.draw(
         st.just(()) | st.lists(st.integers(0, 3), min_size=len(links.weights), max_size=len(links.weights))
     )
@@ -76,7 +76,7 @@ def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
 
 @given(st.data(), machines(most=10))
 def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(data, links):
-    wanted = data.draw(wishes(len(links.weights)))
+    wanted = data.draw(desired_sets(len(links.weights)))
     found = seek_set(links, wanted)
     plainly = list_plainly(links, wanted)
     if found is None:

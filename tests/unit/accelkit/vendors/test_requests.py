@@ -212,7 +212,7 @@ def test_containers_without_cards_that_an_annotation_refines_are_all_named():
     assert "names y, z, which asks for no card; the containers that ask for cards are: a, b" in sentence
 
 
-def test_a_container_may_wish_for_a_network_card_nearby():
+def test_container_may_prefer_a_near_network_card():
     assert read(container(cards="1"), request={"c": {"nic": True}})[0].nic
     assert not read(container(cards="1"))[0].nic
     assert "Expected `bool`" in refusal(container(cards="1"), request={"c": {"nic": "near"}})
