@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.kube.scheduling.conditions import ConditionedSpec
-from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration, bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration, has_labels, tolerates_all
 from accelkit.kube.scheduling.pod_groups import SchedulingGroup, names_group
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.object_meta import ObjectMeta
@@ -62,6 +62,6 @@ class PlannedPod(Pod):
         """
         if not has_labels(node.metadata.labels or {}, self.spec.node_selector or {}):
             return False
-        if not bears_all(self.spec.tolerations or (), node.spec.list_taints()):
+        if not tolerates_all(self.spec.tolerations or (), node.spec.list_taints()):
             return False
         return all(needed <= free for needed, free in zip(read_pod_amounts(self.spec), room, strict=True))

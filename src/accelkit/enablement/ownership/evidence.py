@@ -264,7 +264,7 @@ def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owne
         owner.name
         for owner in owners
         for mark in owner.daemon_sets
-        if any(each.bears(mark.labels) for each in daemon_sets)
+        if any(each.has_labels(mark.labels) for each in daemon_sets)
     )
 
 
@@ -277,7 +277,7 @@ def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, l
     for each in cluster.daemon_sets or ():
         if each.metadata.namespace not in cluster.trusted_namespaces:
             continue
-        marks = [(o.name, mark) for o in owners for mark in o.daemon_sets if each.bears(mark.labels)]
+        marks = [(o.name, mark) for o in owners for mark in o.daemon_sets if each.has_labels(mark.labels)]
         if not marks:
             continue
         owner, mark = marks[0]

@@ -39,7 +39,7 @@ class DaemonSet(msgspec.Struct):
         """The spec of its pods."""
         return self.spec.template.spec
 
-    def bears(self, labels: dict[str, str]) -> bool:
+    def has_labels(self, labels: dict[str, str]) -> bool:
         """Return whether the DaemonSet or its pods have all of these labels."""
         tables = (self.metadata.labels or {}, self.spec.template.metadata.labels or {})
         return any(labels.items() <= table.items() for table in tables)

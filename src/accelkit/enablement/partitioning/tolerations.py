@@ -17,7 +17,7 @@ from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
 from accelkit.extender.groups.objects import GroupNode, GroupPod, GroupPodSpec
-from accelkit.kube.scheduling.node_rules import Taint, bears_all
+from accelkit.kube.scheduling.node_rules import Taint, tolerates_all
 
 # The most objects of one kind in a report.
 MOST_SHOWN: Final = 50
@@ -80,7 +80,7 @@ def find_intolerant(
 def list_missing(spec: GroupPodSpec, keys: Iterable[str]) -> tuple[str, ...]:
     """Return the keys of the taints that pods of this spec do not tolerate."""
     taints = {key: Taint(key, TAINT_VALUE, TAINT_EFFECT) for key in keys}
-    return tuple(sorted(key for key, each in taints.items() if not bears_all(spec.tolerations or (), [each])))
+    return tuple(sorted(key for key, each in taints.items() if not tolerates_all(spec.tolerations or (), [each])))
 
 
 def _requests(spec: GroupPodSpec, resources: Collection[str]) -> bool:

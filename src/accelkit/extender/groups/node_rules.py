@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Term
-from accelkit.kube.scheduling.node_rules import Taint, Toleration, bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import Taint, Toleration, has_labels, tolerates_all
 from accelkit.placement.budget import Budget
 
 # Limits of what is read of one pod, because each user with the right to create pods writes it, and it is checked for
@@ -127,7 +127,7 @@ def _read(node: GroupNode) -> _Facts:
 
 
 def _allows(rules: _ReadRules, name: str, facts: _Facts) -> bool:
-    if not has_labels(facts.labels, rules.selector) or not bears_all(rules.tolerations, facts.taints):
+    if not has_labels(facts.labels, rules.selector) or not tolerates_all(rules.tolerations, facts.taints):
         return False
     return rules.terms is None or any(_holds(term, name, facts.labels) for term in rules.terms)
 

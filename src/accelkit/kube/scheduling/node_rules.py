@@ -18,7 +18,7 @@ class Toleration(msgspec.Struct, omit_defaults=True):
     value: str = ""
     effect: str = ""
 
-    def bears(self, taint: Taint) -> bool:
+    def tolerates(self, taint: Taint) -> bool:
         """Return whether it tolerates a taint; a toleration with an unknown operator tolerates none."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
@@ -53,9 +53,9 @@ class TaintedSpec(msgspec.Struct):
         return taints
 
 
-def bears_all(tolerations: Collection[Toleration], taints: Iterable[Taint]) -> bool:
+def tolerates_all(tolerations: Collection[Toleration], taints: Iterable[Taint]) -> bool:
     """Return whether a pod with these tolerations tolerates all taints."""
-    return all(any(each.bears(taint) for each in tolerations) for taint in taints)
+    return all(any(each.tolerates(taint) for each in tolerations) for taint in taints)
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kube.scheduling.node_rules import Taint, TaintedSpec, Toleration, bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import Taint, TaintedSpec, Toleration, has_labels, tolerates_all
 
 TAINT = Taint("gpu", "5", "NoSchedule")
 
 
 @pytest.mark.parametrize(
-    ("toleration", "bears"),
+    ("toleration", "tolerates"),
     [
         (Toleration("gpu", "Equal", "5"), True),
         (Toleration("gpu", "", "5", "NoSchedule"), True),
@@ -24,13 +24,13 @@ TAINT = Taint("gpu", "5", "NoSchedule")
         (Toleration("gpu", "Lt", "5"), False),
     ],
 )
-def test_which_taints_a_toleration_bears(toleration, bears):
-    assert bears_all([toleration], [TAINT]) is bears
+def test_which_taints_a_toleration_tolerates(toleration, tolerates):
+    assert tolerates_all([toleration], [TAINT]) is tolerates
 
 
 def test_all_taints_have_to_be_borne_and_none_needs_no_toleration():
-    assert not bears_all([Toleration("gpu", "Exists")], [TAINT, Taint("other", effect="NoExecute")])
-    assert bears_all([], [])
+    assert not tolerates_all([Toleration("gpu", "Exists")], [TAINT, Taint("other", effect="NoExecute")])
+    assert tolerates_all([], [])
 
 
 def test_taints_that_keep_out_and_a_cordon_which_is_one():

@@ -73,7 +73,7 @@ def test_one_term_is_enough_an_empty_one_is_none_and_fields_name_the_node():
 
 
 @pytest.mark.parametrize(
-    ("toleration", "bears"),
+    ("toleration", "tolerates"),
     [
         ({"operator": "Exists"}, True),
         ({"key": "gpu", "operator": "Exists"}, True),
@@ -85,15 +85,15 @@ def test_one_term_is_enough_an_empty_one_is_none_and_fields_name_the_node():
         ({"value": "yes"}, False),
     ],
 )
-def test_taints_keep_pods_out_that_do_not_bear_them(toleration, bears):
-    assert allowed({"tolerations": [toleration]}, node("a", taints=[TAINT])) == ({"a"} if bears else set())
+def test_taints_exclude_pods_that_do_not_tolerate_them(toleration, tolerates):
+    assert allowed({"tolerations": [toleration]}, node("a", taints=[TAINT])) == ({"a"} if tolerates else set())
 
 
 def test_a_preference_keeps_nobody_out_and_a_cordon_everybody():
     soft = node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])
     assert allowed({}, soft, node("b", unschedulable=True)) == {"a"}
-    bears = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
-    assert allowed(bears, node("b", unschedulable=True)) == {"b"}
+    tolerates = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
+    assert allowed(tolerates, node("b", unschedulable=True)) == {"b"}
 
 
 def test_changes_of_nodes_count():
