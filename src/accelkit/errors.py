@@ -178,7 +178,7 @@ class ApiError(AccelkitError):
         return self.status == 0 or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
-    def away(self) -> bool:
+    def unavailable(self) -> bool:
         """Whether the server is unavailable. A status of 500 may concern one object, such as one too large to store."""
         return self.unanswered and self.status != HTTPStatus.INTERNAL_SERVER_ERROR
 

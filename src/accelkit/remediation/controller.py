@@ -166,7 +166,7 @@ class Controller:
                 await self._carry_out(view, decision)
         except (ApiError, ConfigurationError) as exc:
             # A kubelet can fill its node up to the limit of its size. The API server answers writes then with an error.
-            if isinstance(exc, ApiError) and exc.away:
+            if isinstance(exc, ApiError) and exc.unavailable:
                 raise
             log.warning("cannot remediate node %s in this pass: %s", node.name, exc)
             return "Refused"

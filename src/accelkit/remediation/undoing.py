@@ -40,7 +40,7 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                     await _undo(api, node)
             except ApiError as exc:
                 # A node that refuses its write must not stop the others. A node that was deleted needs no write.
-                if exc.away:
+                if exc.unavailable:
                     raise
                 if not exc.not_found:
                     refused.append(f"{view.name} ({shorten(exc.message)})")

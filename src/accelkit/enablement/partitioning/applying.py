@@ -119,7 +119,7 @@ async def _write(
         try:
             await _change(api, name, planned[name], plan)
         except (ApiError, ConfigurationError, ServiceError) as exc:
-            if isinstance(exc, ApiError) and (exc.away or exc.not_found):
+            if isinstance(exc, ApiError) and (exc.unavailable or exc.not_found):
                 raise
             # A kubelet may change its node often, or fill its annotations, which must not block the other nodes.
             refused[name] = exc

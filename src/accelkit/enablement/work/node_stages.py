@@ -94,7 +94,7 @@ async def run_stages(
         try:
             done = await record_results(api, name, checks[name], max_age_seconds=max_age_seconds)
         except ApiError as exc:
-            if exc.away:
+            if exc.unavailable:
                 raise
             # For example, the node has reached its size limit, which its kubelet can cause.
             done = Recorded(changed=False, problem=exc.message)
