@@ -154,7 +154,7 @@ async def run_cluster() -> AsyncIterator[BareCluster]:
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
     paths, ports = SandboxPaths(folder / "s"), control_plane.Ports.choose_free()
     prepare(paths)
-    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=_say)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=_report)
     server = f"https://127.0.0.1:{ports.apiserver}"
     write_certificates(paths, server)
     etcd = control_plane.make_etcd(paths, binaries, ports)
@@ -282,5 +282,5 @@ async def _count_ready(api: ApiClient) -> int:
     return len([each for each in kinds if each.get("Ready") == "True"])
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr)

@@ -157,7 +157,7 @@ class Laboratory:
         return f"{role}-{number // self.shape.nodes_per_process}"
 
     async def _start(self, spawn: Callable[[Any], None]) -> None:
-        binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print)
+        binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print)
         options = SandboxOptions()
         authority = self.paths.pki / "ca.crt"
         probe_http = control_plane.probe_http

@@ -16,7 +16,7 @@ from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
 
 def find_program() -> str:
-    return str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler)
+    return str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler)
 
 
 def build_configuration(name: str, kubeconfig: Path, entry: dict[str, Any]) -> dict[str, Any]:

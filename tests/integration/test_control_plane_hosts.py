@@ -44,7 +44,7 @@ class Hosts:
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self.sandbox, self.folder, self.down = sandbox, folder, Down()
-        scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
+        scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler
         connection = load_connection(sandbox.kubeconfig)
         self.roots, self.pods = {}, {}
         variables = {}

@@ -52,7 +52,7 @@ class Stage:
 
     def __init__(self, sandbox: Sandbox, api: ApiClient, folder: Path) -> None:
         self.sandbox, self.folder, self.cluster = sandbox, folder, Cluster(api, sandbox)
-        self.scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
+        self.scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler
         self.logs = folder / "logs"
         node = {"device_plugin_log_folder": str(self.logs)}
         groups = {"accelkit_api": {"hosts": {"sandbox": {}}}, "accelkit_nodes": {"hosts": {"node-1": node}}}

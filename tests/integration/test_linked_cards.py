@@ -78,7 +78,7 @@ def scheduler(control_plane, extender, tmp_path_factory):
     }
     file, log = folder / "config.json", folder / "kube-scheduler.log"
     file.write_text(json.dumps(config))
-    program = str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler)
+    program = str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler)
     with log.open("wb") as out:
         arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
         process = subprocess.Popen([program, *arguments], stdout=out, stderr=out)

@@ -29,7 +29,7 @@ FLAGS = ("--profiling=false", "--kube-api-qps=80", "--leader-elect-lease-duratio
 
 @pytest.fixture(scope="module")
 def scheduler():
-    found = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print)
+    found = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print)
     done = subprocess.run([found.kube_scheduler, "--version"], capture_output=True, text=True, timeout=60, check=True)
     return found.kube_scheduler, done.stdout.split()[-1]
 

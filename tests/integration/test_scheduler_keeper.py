@@ -40,7 +40,7 @@ class Host:
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self.sandbox, self.root, self.port = sandbox, folder / "root", free_port()
-        scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
+        scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler
         make_root(self.root, scheduler, sandbox.paths.build_kubeconfig_path("kube-scheduler"), self.port)
         self.pod = StaticPod(NODE, self.root, self.port, load_connection(sandbox.kubeconfig), Down())
         self.manifest = self.root / "etc/kubernetes/manifests/kube-scheduler.yaml"

@@ -193,7 +193,7 @@ def sandbox():
 
 @pytest.fixture(scope="module")
 def host(sandbox):
-    scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
+    scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler
     image = os.environ.get("KIND_NODE_IMAGE", "kindest/node:v1.34.0")
     host = Host(image, scheduler, sandbox.paths.build_kubeconfig_path("kube-scheduler"))
     try:

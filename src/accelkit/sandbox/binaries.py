@@ -33,7 +33,7 @@ _PROGRESS_EVERY = 10.0
 _DEADLINE = 60 * 60.0  # for one go command: far longer than slow machines need, so only a hanging command is killed
 _TAIL_LINES = 20
 
-_Say = Callable[[str], None]
+_Report = Callable[[str], None]
 _Source = Literal["KUBEBUILDER_ASSETS", "PATH", "cache", "build"]
 
 
@@ -58,7 +58,7 @@ def find_cache_dir(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or Path.home()) / ".cache" / "accelkit" / "controlplane"
 
 
-def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[[str], None]) -> Binaries:
+def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callable[[str], None]) -> Binaries:
     """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, or an earlier or new build.
 
     Components of different sources are never mixed, because their versions would differ. Only kubectl, which supports
@@ -67,7 +67,7 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[
     Args:
         environ: the environment variables; `go` gets them, too.
         cache_dir: the folder of builds, with a subfolder for each state of the Go module; created if missing.
-        say: called with each line of progress, in the caller's thread.
+        report: called with each line of progress, in the caller's thread.
 
     Raises:
         SandboxError: no binaries were found, and Go is missing, too old, failed or hung, or `cache_dir` is not
@@ -79,7 +79,7 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[
         missing = [name for name in _REQUIRED if name not in found]
         if not missing:
             return _choose_binaries(on_path | found, "KUBEBUILDER_ASSETS")
-        say(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: searching PATH and earlier builds")
+        report(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: searching PATH and earlier builds")
     if on_path.keys() >= set(_REQUIRED):
         return _choose_binaries(on_path, "PATH")
 
@@ -91,9 +91,9 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[
         go = _find_go(environ)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(target.with_suffix(".lock"), say):
+            with _lock(target.with_suffix(".lock"), report):
                 if not _is_built(target):
-                    _build(target, sources, go, environ, say)
+                    _build(target, sources, go, environ, report)
                     source = "build"
         except OSError as error:
             message = f"cannot build the Kubernetes control plane in {cache_dir}: {error}"
@@ -133,18 +133,18 @@ def _find_go(environ: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, say: _Say) -> Iterator[None]:
+def _lock(path: Path, report: _Report) -> Iterator[None]:
     """Hold a lock on a file, which is not deleted because another process may wait for it."""
     with path.open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("the Kubernetes control plane is being built by another process: waiting for it")
+            report("the Kubernetes control plane is being built by another process: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping[str, str], say: _Say) -> None:
+def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping[str, str], report: _Report) -> None:
     """Create `target` atomically, with the binary and a link for each component. The caller holds the lock."""
     for leftover in (target, *target.parent.glob(f".{target.name}-*")):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -159,10 +159,10 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
             (module / file).write_bytes(content)
         # GOWORK: a workspace of the caller must not include the module. GOTMPDIR: a killed `go` leaves temporary files.
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
-        run = functools.partial(_run_go, environ={**environ, **settings}, log=log, say=say)
+        run = functools.partial(_run_go, environ={**environ, **settings}, log=log, report=report)
 
         version = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", sources["go.mod"].decode())[0]
-        say(f"building the Kubernetes {version} control plane, which takes 5 to 15 minutes once")
+        report(f"building the Kubernetes {version} control plane, which takes 5 to 15 minutes once")
         in_module = [go, "-C", str(module)]
         run([*in_module, "mod", "download"], doing="downloading Go modules")
         packages = run([*in_module, "list", "-mod=readonly", "-deps", "."], doing="listing Go packages")
@@ -173,7 +173,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
             (result / name).symlink_to("controlplane")
         result.rename(target)
     log.unlink()
-    say(f"built the Kubernetes {version} control plane in {time.monotonic() - start:.0f} s: {target}")
+    report(f"built the Kubernetes {version} control plane in {time.monotonic() - start:.0f} s: {target}")
 
 
 def find_ldflags(version: str) -> str:
@@ -186,7 +186,7 @@ def find_ldflags(version: str) -> str:
 
 
 def _run_go(
-    command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, say: _Say, packages: int = 0
+    command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, report: _Report, packages: int = 0
 ) -> int:
     """Run one `go` command with its output in `log`; return the number of lines.
 
@@ -212,7 +212,7 @@ def _run_go(
                 if elapsed > _DEADLINE:
                     outcome = f"did not exit within {_DEADLINE / 60:.0f} minutes"
                 count = f", {len(log.read_bytes().splitlines())} of up to {packages} packages" if packages else ""
-                say(f"{doing}: {elapsed:.0f} s{count}")
+                report(f"{doing}: {elapsed:.0f} s{count}")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

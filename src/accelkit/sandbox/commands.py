@@ -98,7 +98,7 @@ def status(root: Path | None, output: str) -> None:
 @sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
     """Find the control plane's binaries, or build them from source, and print their folder."""
-    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=click.echo)
     click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
 
 
@@ -107,7 +107,7 @@ def build() -> None:
 def supervise(root: Path | None) -> None:
     """Run the sandbox's supervisor, which `up` starts."""
     paths = _paths(root)
-    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=click.echo)
     asyncio.run(Supervisor(paths, paths.read_options(), binaries).run())
 
 

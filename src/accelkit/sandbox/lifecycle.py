@@ -29,7 +29,7 @@ from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tail
 from accelkit.sandbox.run_folder import remove_run_folder
 
-_Say = Callable[[str], None]
+_Report = Callable[[str], None]
 # Supervisors outlive this process. The references prevent a ResourceWarning of Python.
 _supervisors: list[subprocess.Popen[bytes]] = []
 
@@ -58,7 +58,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 
 
 def start_sandbox(
-    paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, say: _Say, environ: Mapping[str, str]
+    paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, report: _Report, environ: Mapping[str, str]
 ) -> Facts:
     """Start a sandbox and wait until it is ready. A sandbox that already runs is not changed.
 
@@ -67,7 +67,7 @@ def start_sandbox(
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
-        say(f"the sandbox in {paths.root} is already running")
+        report(f"the sandbox in {paths.root} is already running")
         return present
     # An invalid file of the user must not stop the previous sandbox.
     load_nodes(nodes)
@@ -76,7 +76,7 @@ def start_sandbox(
         stop_sandbox(paths, lambda _: None)
     _check_port(options.extender_port)
     # In the foreground, so that the user can follow the progress of a first build.
-    find_binaries(environ, cache_dir=find_cache_dir(environ), say=say)
+    find_binaries(environ, cache_dir=find_cache_dir(environ), report=report)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
     if nodes is not None:
@@ -93,15 +93,15 @@ def start_sandbox(
         )
     _supervisors.append(supervisor)
     try:
-        facts = _await_ready(paths, supervisor, log, options.timeout, say)
+        facts = _await_ready(paths, supervisor, log, options.timeout, report)
     except (SandboxError, KeyboardInterrupt):
         _stop(paths, lambda _: None)
         raise
-    say("the sandbox is ready")
+    report("the sandbox is ready")
     return facts
 
 
-def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
+def stop_sandbox(paths: SandboxPaths, report: _Report) -> None:
     """Stop all processes of a sandbox and delete its folder, in any state.
 
     Raises:
@@ -109,11 +109,11 @@ def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
     """
     processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
-        say(f"there is no sandbox in {paths.root}")
+        report(f"there is no sandbox in {paths.root}")
         return
     if not _is_sandbox(paths) and not processes:
         raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
-    _stop(paths, say)
+    _stop(paths, report)
     if facts := paths.read_facts():
         remove_run_folder(Path(facts.run_folder))
     try:
@@ -122,7 +122,7 @@ def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
         pass
     except OSError as exc:
         raise SandboxError(f"{paths.root} cannot be deleted: {exc}") from exc
-    say(f"deleted the sandbox in {paths.root}")
+    report(f"deleted the sandbox in {paths.root}")
 
 
 def read_status(paths: SandboxPaths) -> SandboxStatus:
@@ -146,13 +146,13 @@ def read_status(paths: SandboxPaths) -> SandboxStatus:
     return SandboxStatus(facts.supervisor_pid in own_pids, facts, processes)
 
 
-def _stop(paths: SandboxPaths, say: _Say) -> None:
+def _stop(paths: SandboxPaths, report: _Report) -> None:
     facts = paths.read_facts()
     supervisor = [
         process for process in find_sandbox_processes(paths.root) if facts and process.pid == facts.supervisor_pid
     ]
     if supervisor:
-        say("stopping the supervisor and its processes")
+        report("stopping the supervisor and its processes")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
     # Processes that a killed supervisor left. Several times, because they may start others before they exit.
     for _ in range(_SWEEPS):
@@ -165,7 +165,7 @@ def _stop(paths: SandboxPaths, say: _Say) -> None:
 
 
 def _await_ready(
-    paths: SandboxPaths, supervisor: subprocess.Popen[bytes], log: Path, seconds: float, say: _Say
+    paths: SandboxPaths, supervisor: subprocess.Popen[bytes], log: Path, seconds: float, report: _Report
 ) -> Facts:
     deadline = time.monotonic() + seconds
     reported = 0
@@ -176,7 +176,7 @@ def _await_ready(
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         for line in lines[reported:]:
             if progress := _PROGRESS.search(line):
-                say(progress[1])
+                report(progress[1])
         reported = len(lines)
         facts = paths.read_facts()
         if exited:

@@ -97,7 +97,7 @@ def gate(tmp_path, environ, monkeypatch):
 
 def test_what_is_built_tells_the_version_it_was_built_from(cache_dir, environ):
     said = []
-    find_binaries(environ, cache_dir=cache_dir, say=said.append)
+    find_binaries(environ, cache_dir=cache_dir, report=said.append)
     (build,) = [line for line in Path(environ["FAKE_GO_CALLS"]).read_text().splitlines() if line.startswith("build")]
     version = re.search(r"Kubernetes (v(\d+)\.(\d+)\.\d+)", said[0])
     # As Kubernetes' own build scripts stamp it: servers and clients tell it from different packages.
@@ -124,7 +124,9 @@ def test_binaries_are_found_in_the_first_folder_that_has_all(tmp_path, cache_dir
     assets, path = make_executables(tmp_path / "assets", *in_assets), make_executables(tmp_path / "path", *in_path)
     (assets / "kube-scheduler").touch(mode=0o644)
     said = []
-    found = find_binaries({"KUBEBUILDER_ASSETS": str(assets), "PATH": str(path)}, cache_dir=cache_dir, say=said.append)
+    found = find_binaries(
+        {"KUBEBUILDER_ASSETS": str(assets), "PATH": str(path)}, cache_dir=cache_dir, report=said.append
+    )
     folder, kubectl = (each and tmp_path / each for each in found_in)
     source = "KUBEBUILDER_ASSETS" if folder == assets else "PATH"
     assert found == binaries.Binaries(*(folder / name for name in COMPONENTS), kubectl and kubectl / "kubectl", source)
@@ -134,11 +136,11 @@ def test_binaries_are_found_in_the_first_folder_that_has_all(tmp_path, cache_dir
 
 
 def test_path_comes_before_cache_and_may_be_several_folders(tmp_path, cache_dir, environ):
-    find_binaries(environ, cache_dir=cache_dir, say=str)
+    find_binaries(environ, cache_dir=cache_dir, report=str)
     first = make_executables(tmp_path / "first", "etcd")
     second = make_executables(tmp_path / "second", *COMPONENTS)
 
-    found = find_binaries({**environ, "PATH": f"{first}:{second}"}, cache_dir=cache_dir, say=refuse_to_say)
+    found = find_binaries({**environ, "PATH": f"{first}:{second}"}, cache_dir=cache_dir, report=refuse_to_say)
 
     assert (found.source, found.etcd, found.kube_scheduler) == ("PATH", first / "etcd", second / "kube-scheduler")
 
@@ -149,7 +151,7 @@ def test_relative_folders_give_absolute_paths_and_links_stay_links(tmp_path, cac
         (folder / name).symlink_to("controlplane")
     monkeypatch.chdir(tmp_path)
 
-    found = find_binaries({"PATH": "path"}, cache_dir=cache_dir, say=refuse_to_say)
+    found = find_binaries({"PATH": "path"}, cache_dir=cache_dir, report=refuse_to_say)
 
     assert found.etcd == folder / "etcd"
 
@@ -157,7 +159,7 @@ def test_relative_folders_give_absolute_paths_and_links_stay_links(tmp_path, cac
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/nonexistent", "KUBEBUILDER_ASSETS": ""}])
 def test_without_go_the_error_says_what_to_install(environment, cache_dir):
     with pytest.raises(SandboxError, match=r"^no Kubernetes control plane .*, or install Go 1\.24 or newer"):
-        find_binaries(environment, cache_dir=cache_dir, say=refuse_to_say)
+        find_binaries(environment, cache_dir=cache_dir, report=refuse_to_say)
     assert not cache_dir.exists()
 
 
@@ -171,18 +173,18 @@ def test_without_go_the_error_says_what_to_install(environment, cache_dir):
 )
 def test_too_old_a_go_is_named(version, seen, environ, cache_dir):
     with pytest.raises(SandboxError, match=rf"install Go 1\.24 or newer .*/go/go is {re.escape(seen)}\)$"):
-        find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, say=refuse_to_say)
+        find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, report=refuse_to_say)
     assert calls(environ) == []
 
 
 @pytest.mark.parametrize("version", ["go version go1.100.1 linux/amd64", "go version devel go1.27-3b2c1 linux/amd64"])
 def test_newer_versions_of_go_will_do(version, environ, cache_dir):
-    assert find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, say=str).source == "build"
+    assert find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, report=str).source == "build"
 
 
 def test_a_build_gives_links_and_the_next_call_comes_from_cache(environ, cache_dir):
     said = []
-    built = find_binaries(environ, cache_dir=cache_dir, say=said.append)
+    built = find_binaries(environ, cache_dir=cache_dir, report=said.append)
 
     assert built.source == "build"
     assert calls(environ) == ["mod", "list", "build"]
@@ -197,13 +199,13 @@ def test_a_build_gives_links_and_the_next_call_comes_from_cache(environ, cache_d
     assert re.fullmatch(r"[0-9a-f]{16}", built.etcd.parent.name)
     assert "5 to 15 minutes" in said[0]
 
-    cached = find_binaries({**environ, "PATH": ""}, cache_dir=cache_dir, say=refuse_to_say)
+    cached = find_binaries({**environ, "PATH": ""}, cache_dir=cache_dir, report=refuse_to_say)
 
     assert (cached.source, cached.etcd, cached.kubectl) == ("cache", built.etcd, built.kubectl)
 
 
 def test_another_state_of_the_module_is_another_build(environ, cache_dir, tmp_path, monkeypatch):
-    first = find_binaries(environ, cache_dir=cache_dir, say=str)
+    first = find_binaries(environ, cache_dir=cache_dir, report=str)
     changed = make_executables(tmp_path / "changed")
     for source in ("go.mod", "go.sum", "main.go"):
         (changed / source).write_bytes((binaries._MODULE / source).read_bytes())
@@ -211,7 +213,7 @@ def test_another_state_of_the_module_is_another_build(environ, cache_dir, tmp_pa
         main.write("// changed\n")
     monkeypatch.setattr(binaries, "_MODULE", changed)
 
-    second = find_binaries(environ, cache_dir=cache_dir, say=str)
+    second = find_binaries(environ, cache_dir=cache_dir, report=str)
 
     assert second.source == "build"
     assert second.etcd.parent != first.etcd.parent
@@ -219,7 +221,7 @@ def test_another_state_of_the_module_is_another_build(environ, cache_dir, tmp_pa
 
 def test_a_failed_build_shows_its_last_lines_and_leaves_nothing_half_done(environ, cache_dir):
     with pytest.raises(SandboxError) as caught:
-        find_binaries({**environ, "FAKE_GO_FAILING": "build"}, cache_dir=cache_dir, say=str)
+        find_binaries({**environ, "FAKE_GO_FAILING": "build"}, cache_dir=cache_dir, report=str)
 
     message = str(caught.value)
     log = next(cache_dir.glob("*.log"))
@@ -229,12 +231,12 @@ def test_a_failed_build_shows_its_last_lines_and_leaves_nothing_half_done(enviro
     assert "line 50" not in message
     assert "line 50" in log.read_text()
     assert folders(cache_dir) == []
-    assert find_binaries(environ, cache_dir=cache_dir, say=str).source == "build"
+    assert find_binaries(environ, cache_dir=cache_dir, report=str).source == "build"
 
 
 def test_a_failed_download_ends_the_build(environ, cache_dir):
     with pytest.raises(SandboxError, match=r"^downloading Go modules .* status 3;"):
-        find_binaries({**environ, "FAKE_GO_FAILING": "mod"}, cache_dir=cache_dir, say=str)
+        find_binaries({**environ, "FAKE_GO_FAILING": "mod"}, cache_dir=cache_dir, report=str)
     assert calls(environ) == ["mod"]
 
 
@@ -242,7 +244,7 @@ def test_a_command_that_hangs_is_ended(environ, cache_dir, gate, monkeypatch):
     monkeypatch.setattr(binaries, "_DEADLINE", 0.0)
 
     with pytest.raises(SandboxError, match=r"^downloading Go modules .* did not exit within 0 minutes;"):
-        find_binaries({**environ, "FAKE_GO_GATED": "mod"}, cache_dir=cache_dir, say=str)
+        find_binaries({**environ, "FAKE_GO_GATED": "mod"}, cache_dir=cache_dir, report=str)
 
     assert folders(cache_dir) == []
 
@@ -250,12 +252,12 @@ def test_a_command_that_hangs_is_ended(environ, cache_dir, gate, monkeypatch):
 def test_progress_counts_compiled_packages(environ, cache_dir, gate):
     said = []
 
-    def say(line):
+    def report(line):
         said.append(line)
         if line.endswith(" s, 2 of up to 3 packages"):
             gate()
 
-    found = find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, say=say)
+    found = find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, report=report)
 
     assert found.source == "build"
     assert any(re.fullmatch(r"compiling: \d+ s, 2 of up to 3 packages", line) for line in said)
@@ -268,29 +270,29 @@ def test_an_interrupted_build_leaves_nothing_half_done(environ, cache_dir, gate)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, say=interrupt)
+        find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, report=interrupt)
 
     assert folders(cache_dir) == []
-    assert find_binaries(environ, cache_dir=cache_dir, say=str).source == "build"
+    assert find_binaries(environ, cache_dir=cache_dir, report=str).source == "build"
 
 
 def test_a_damaged_build_and_a_killed_ones_remains_are_replaced(environ, cache_dir):
-    target = find_binaries(environ, cache_dir=cache_dir, say=str).etcd.parent
+    target = find_binaries(environ, cache_dir=cache_dir, report=str).etcd.parent
     (target / "controlplane").unlink()
     make_executables(cache_dir / f".{target.name}-killed" / "result", "controlplane")
 
-    assert find_binaries(environ, cache_dir=cache_dir, say=str).source == "build"
+    assert find_binaries(environ, cache_dir=cache_dir, report=str).source == "build"
     assert (target / "controlplane").exists()
     assert folders(cache_dir) == [target.name]
 
 
 def test_two_concurrent_calls_build_once(environ, cache_dir, gate):
-    def say(line):
+    def report(line):
         if "waiting" in line:
             gate()
 
     def find(_):
-        return find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, say=say)
+        return find_binaries({**environ, "FAKE_GO_GATED": "build"}, cache_dir=cache_dir, report=report)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(find, range(2))
@@ -304,7 +306,7 @@ def test_a_cache_that_cannot_be_written_names_the_variable_that_moves_it(environ
     (tmp_path / "file").touch()
 
     with pytest.raises(SandboxError, match="ACCELKIT_CACHE"):
-        find_binaries(environ, cache_dir=tmp_path / "file" / "cache", say=str)
+        find_binaries(environ, cache_dir=tmp_path / "file" / "cache", report=str)
 
 
 def test_the_module_replaces_every_staging_module_with_one_version():
