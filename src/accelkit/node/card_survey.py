@@ -79,10 +79,10 @@ async def watch_cards(
                     known.require(card.vendor for card in node.inventory.cards)
                     ids = DeviceIds(card.id for card in node.inventory.cards)
                     states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use.of_all))
-                await errors.follow_mended(found.cards)
+                await errors.clear_repaired_faults(found.cards)
                 cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
                 cards = [each.oversubscribe(options.memory_factor) for each in cards]
-                await errors.tell()
+                await errors.report_xids()
                 topology = await asyncio.to_thread(compute_topology, options.root, cards)
                 network = await asyncio.to_thread(compute_network, options.root, cards)
                 cards = place_beside(cards, network)

@@ -44,7 +44,7 @@ class OwnNode:
         self.published = False
         self.cordon: frozenset[str] = frozenset()
         # The words in the annotation with which an administrator declares cards as repaired.
-        self.mended: frozenset[str] = frozenset()
+        self.declared_repaired: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
         """Read the node, unless it was read a short time ago; return False if it has never been read."""
@@ -66,7 +66,7 @@ class OwnNode:
         except (ApiError, InventoryError) as exc:
             log.warning("cannot publish the inventory: %s", exc)
 
-    async def clear_mended(self) -> bool:
+    async def clear_declaration(self) -> bool:
         """Remove the annotation for repaired cards, which applies once; return False if it could not be removed."""
         try:
             gone = {"metadata": {"annotations": {REPAIRED_ANNOTATION: None}}}
@@ -80,7 +80,7 @@ class OwnNode:
         self._read_at = self._clock()
         self.cordon = read_cordon(node)
         words = (node.find_annotation(REPAIRED_ANNOTATION) or "").split(",")
-        self.mended = frozenset(word.strip() for word in words if word.strip())
+        self.declared_repaired = frozenset(word.strip() for word in words if word.strip())
         text = node.find_annotation(INVENTORY_ANNOTATION)
         self.published = text is not None
         try:

@@ -49,7 +49,7 @@ class CardErrors:
         self._clock = clock
         self._recorded_at: dict[tuple[str, int], float] = {}
 
-    async def tell(self) -> None:
+    async def report_xids(self) -> None:
         """Report the XIDs since the last call: by metrics, and those that require an action by Events, too."""
         for card, xid in self._monitor.take_xids():
             action = find_xid(xid).action
@@ -61,10 +61,10 @@ class CardErrors:
             self._recorded_at[card, xid] = self._clock()
             await self._record("CardError", f"card {card}: {explain_xid(xid)}", warning=True)
 
-    async def follow_mended(self, cards: Sequence[FoundCard]) -> None:
+    async def clear_repaired_faults(self, cards: Sequence[FoundCard]) -> None:
         """Clear the faults of the cards that the node's annotation declares repaired, and remove the annotation."""
-        names = self._node.mended
-        if not names or not await self._node.clear_mended():
+        names = self._node.declared_repaired
+        if not names or not await self._node.clear_declaration():
             return
         repaired = [each.card.id for place, each in enumerate(cards) if is_named(each.card, place, names)]
         for card in repaired:

@@ -15,7 +15,7 @@ from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.vendors.profiles import load_profiles
 
-MENDED = "accelkit.io/mended"
+REPAIRED = "accelkit.io/mended"
 NVIDIA = load_profiles()["nvidia"]
 CARDS = [FoundCard(Card(name, "nvidia", "m", 1, index=n), n, n, NVIDIA) for n, name in enumerate("ab")]
 
@@ -48,9 +48,9 @@ class Node:
         self.now += seconds
         self.reports = reports or {}
         await self.node.read()
-        await self.errors.follow_mended(CARDS)
+        await self.errors.clear_repaired_faults(CARDS)
         self.monitor.observe(CARDS)
-        await self.errors.tell()
+        await self.errors.report_xids()
 
     def count(self, xid, action):
         labels = {"card": "a", "xid": xid, "action": action}
@@ -90,7 +90,7 @@ async def test_the_fault_of_a_program_is_counted_alone(node):
 @pytest.mark.parametrize("words", ["a", "0", "card0", "all", "b, a"])
 async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
     await node.look({"a": [64]})
-    node.annotations[MENDED] = words
+    node.annotations[REPAIRED] = words
     await node.look()
     assert (node.monitor.list_faults(), node.annotations) == ({}, {})
     assert node.events[1:] == [("n", "CardMended", "card a was declared repaired")]
@@ -100,7 +100,7 @@ async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
 
 async def test_a_word_that_names_no_card_is_told(node, caplog):
     await node.look({"a": [64]})
-    node.annotations[MENDED] = "GPU-9"
+    node.annotations[REPAIRED] = "GPU-9"
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
     assert "no card of this node is named GPU-9" in caplog.text
@@ -108,7 +108,7 @@ async def test_a_word_that_names_no_card_is_told(node, caplog):
 
 async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):
     await node.look({"a": [64]})
-    node.annotations[MENDED] = "a"
+    node.annotations[REPAIRED] = "a"
     node.api.fail(ApiError("forbidden", status=403), "PATCH", times=None)
     await node.look()
     assert list(node.monitor.list_faults()) == ["a"]
