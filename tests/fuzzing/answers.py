@@ -10,7 +10,7 @@ from fuzzing.rounds import FindingError, check_sentence
 
 from accelkit.extender.wire import FilterResult
 from accelkit.inspection.simulation import MAX_QUESTION_BYTES, Simulation, SimulationQuestion
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 
 
 def check_filter(names: list[str], result: FilterResult, pod: dict[str, Any]) -> None:
@@ -24,7 +24,7 @@ def check_filter(names: list[str], result: FilterResult, pod: dict[str, Any]) ->
 
 def ask_simulation(pod: dict[str, Any], names: list[str]) -> bytes:
     """Return the body of a question, as `accelkit explain` sends it; empty where it would be too long."""
-    question = SimulationQuestion(msgspec.json.decode(json.dumps(pod), type=AskedPod), names)
+    question = SimulationQuestion(msgspec.json.decode(json.dumps(pod), type=PendingPod), names)
     body = msgspec.json.encode(question)
     return body if len(body) <= MAX_QUESTION_BYTES else b""
 

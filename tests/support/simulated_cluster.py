@@ -14,9 +14,9 @@ from accelkit.extender.wire import Args, FilterResult
 from accelkit.inspection.simulation import NodeSimulation, Simulation, SimulationQuestion
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -46,7 +46,7 @@ class SimulatedCluster:
     async def ask(
         self, pod: dict[str, Any], nodes: list[str] | None = None, without: tuple[str, ...] = ()
     ) -> Simulation:
-        question = SimulationQuestion(msgspec.convert(pod, AskedPod), nodes, list(without))
+        question = SimulationQuestion(msgspec.convert(pod, PendingPod), nodes, list(without))
         return msgspec.json.decode(await self.simulator.simulate(question), type=Simulation)
 
     async def look(self, pod: dict[str, Any], node: str, without: tuple[str, ...] = ()) -> NodeSimulation:
@@ -55,7 +55,7 @@ class SimulatedCluster:
         return found
 
     async def filter(self, pod: dict[str, Any], nodes: list[str]) -> FilterResult:
-        return await self.verbs.filter(Args(msgspec.convert(pod, AskedPod), NodeNames=nodes))
+        return await self.verbs.filter(Args(msgspec.convert(pod, PendingPod), NodeNames=nodes))
 
 
 def make_pod(memory: int = 0, *, cards: int = 0, uid: str = "uid-p", **more: Any) -> dict[str, Any]:

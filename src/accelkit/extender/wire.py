@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pending_pod import PendingPod
 
 
 class RawNodes(msgspec.Struct):
@@ -26,7 +26,7 @@ class NamedObject(msgspec.Struct):
 class Args(msgspec.Struct):
     """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, else whole nodes."""
 
-    Pod: AskedPod
+    Pod: PendingPod
     Nodes: RawNodes | None = None
     NodeNames: list[str] | None = None
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.assignment import Share
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest
 
@@ -27,7 +27,7 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
         without: pods that the simulation treats as deleted, each a UID or `NAMESPACE/NAME`.
     """
 
-    pod: AskedPod
+    pod: PendingPod
     nodes: list[str] | None = None
     without: list[str] = []
 

@@ -25,8 +25,8 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.logs import Facts
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, search_victims
@@ -108,7 +108,7 @@ class PreemptVerb:
 
     async def _choose(
         self,
-        pod: AskedPod,
+        pod: PendingPod,
         request: PodRequest,
         name: str,
         victims: MetaVictims,
@@ -147,7 +147,7 @@ class PreemptVerb:
             found = await event_loop.finish(search)
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
-    def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:
+    def _has_room(self, pod: PendingPod, node: str, gone: Collection[str]) -> bool:
         """Return whether a node's host is known to have room for a pod without some others."""
         room, asked = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
         return all(

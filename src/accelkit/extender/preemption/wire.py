@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.kube.scheduling.conditions import ConditionedSpec, list_unread_conditions
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 
 
 class _ConditionedPod(msgspec.Struct):
@@ -72,13 +72,13 @@ class PreemptionResult(msgspec.Struct):
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
 
-def read_preemptor(text: msgspec.Raw) -> AskedPod:
+def read_preemptor(text: msgspec.Raw) -> PendingPod:
     """Return the pod that preempts.
 
     Raises:
         msgspec.MsgspecError: it cannot be read.
     """
-    return _asked.decode(text)
+    return _preemptor.decode(text)
 
 
 def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
@@ -93,5 +93,5 @@ def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
     return bool(list_unread_conditions(_conditioned.decode(text).spec, known))
 
 
-_asked = msgspec.json.Decoder(AskedPod)
+_preemptor = msgspec.json.Decoder(PendingPod)
 _conditioned = msgspec.json.Decoder(_ConditionedPod)

@@ -24,7 +24,7 @@ from accelkit.ledger.claims import is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.situation import Terms, bound_lack
@@ -182,7 +182,7 @@ class Simulator:
         return budget.is_spent()
 
     async def _score(
-        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], event_loop: EventLoopShare
+        self, pod: PendingPod, what_if: _WhatIf, judged: Iterable[Judged], event_loop: EventLoopShare
     ) -> Mapping[str, int]:
         metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
         named = msgspec.structs.replace(pod, metadata=metadata)

@@ -10,7 +10,7 @@ from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 
 # This annotation is not needed, and is often half of a pod.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -27,7 +27,7 @@ class SchedulerWords(msgspec.Struct, frozen=True):
 class PodInQuestion(msgspec.Struct, frozen=True):
     """A pod, and the message of kube-scheduler about it."""
 
-    pod: AskedPod
+    pod: PendingPod
     words: SchedulerWords
 
 
@@ -60,7 +60,7 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
     """
     try:
         answer = await api.get(build_pod_path(namespace, name))
-        pod, scheduling = msgspec.json.decode(answer, type=AskedPod), msgspec.json.decode(answer, type=_Scheduling)
+        pod, scheduling = msgspec.json.decode(answer, type=PendingPod), msgspec.json.decode(answer, type=_Scheduling)
     except ApiError as exc:
         if exc.not_found:
             raise ServiceError(

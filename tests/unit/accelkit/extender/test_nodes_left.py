@@ -11,7 +11,7 @@ from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import PodRef
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -24,7 +24,7 @@ TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "U
 
 def pod(memory=10, *, spec=None, status=None):
     whole = build_pod("p", build_container({"accelkit.io/memory": str(memory)}), status=status, **(spec or {}))
-    return msgspec.json.decode(msgspec.json.encode(whole), type=AskedPod)
+    return msgspec.json.decode(msgspec.json.encode(whole), type=PendingPod)
 
 
 class World:

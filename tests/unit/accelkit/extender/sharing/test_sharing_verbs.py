@@ -15,9 +15,9 @@ from accelkit.extender.wire import Args
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import Pod
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import NO_RULES, read_rules
@@ -39,7 +39,7 @@ class World:
             cards = tuple(Card(f"{name}-{number}", "v", "m", 16 * GIB) for number in range(2))
             self.ledger.put_node(name, Inventory(GIB, cards))
 
-    def pod(self, name="p", memory=4, *, namespace="d", priority=0, labels=None, request=None, kind=AskedPod):
+    def pod(self, name="p", memory=4, *, namespace="d", priority=0, labels=None, request=None, kind=PendingPod):
         annotations = {"accelkit.io/request": json.dumps({"c": request})} if request else {}
         meta = {"name": name, "namespace": namespace, "uid": name, "labels": labels, "annotations": annotations}
         containers = [{"name": "c", "resources": {"limits": {"accelkit.io/memory": memory}}}]

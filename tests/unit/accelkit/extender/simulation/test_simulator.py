@@ -18,8 +18,8 @@ from accelkit.extender.simulation import simulator as module
 from accelkit.extender.wire import Args
 from accelkit.inspection.simulation import SimulationQuestion
 from accelkit.ledger.holding import UnassignedPod
-from accelkit.model.asked_pod import AskedPod
 from accelkit.model.inventory import Inventory
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import Pod
 from accelkit.placement.policies import Policy
 
@@ -219,11 +219,11 @@ def test_fits_words_scores_and_cards_are_those_of_the_verbs_and_of_bind(data):
             return
         never = result.FailedAndUnresolvableNodes or {}
         assert {node.name for node in simulation.nodes if not (node.fits or node.resolvable)} == never.keys()
-        scores = cluster.verbs.prioritize(Args(msgspec.convert(pod, AskedPod), NodeNames=result.NodeNames))
+        scores = cluster.verbs.prioritize(Args(msgspec.convert(pod, PendingPod), NodeNames=result.NodeNames))
         assert [(node.name, node.score) for node in simulation.nodes if node.fits] == [
             (each.Host, each.Score) for each in scores
         ]
-        request = cluster.feed.read_pending(msgspec.convert(pod, AskedPod)).request
+        request = cluster.feed.read_pending(msgspec.convert(pod, PendingPod)).request
         for node in simulation.nodes:
             if node.fits:
                 placed = cluster.ledger.reserve(make_ref("p"), node.name, request, cluster.verbs.policy)

@@ -25,7 +25,7 @@ class _Spread(msgspec.Struct, rename="camel"):
     when_unsatisfiable: str = ""
 
 
-class AskedPodSpec(PodSpec, rename="camel"):
+class PendingPodSpec(PodSpec, rename="camel"):
     """spec of a pod that waits, with its preferences for nodes."""
 
     affinity: _Affinity | None = None
@@ -41,7 +41,7 @@ class AskedPodSpec(PodSpec, rename="camel"):
         )
 
 
-class AskedPod(Pod):
+class PendingPod(Pod):
     """A pod as kube-scheduler sends it."""
 
-    spec: AskedPodSpec = msgspec.field(default_factory=AskedPodSpec)
+    spec: PendingPodSpec = msgspec.field(default_factory=PendingPodSpec)
