@@ -12,9 +12,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.audit.comparison import UNREADABLE_KINDS, Audit
-from accelkit.audit.evidence import Ledger, ask_if_possible, audit_cluster
+from accelkit.audit.evidence import Ledger, audit_cluster, query_if_possible
 from accelkit.command_options import extender_option, installation_namespace_option, kubeconfig_option
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
+from accelkit.inspection.extender_client import Address, extender_options, query_extender, read_address
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -81,9 +81,9 @@ async def _audit(
     async with ApiClient(load_connection(kubeconfig)) as api:
         ledger: Ledger | None = None
         if isinstance(extender, Address):
-            ledger = partial(ask_extender, extender, None)
+            ledger = partial(query_extender, extender, None)
         elif extender is not None:
-            ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, extender, instead=_WITHOUT))
+            ledger = partial(query_if_possible, ProxiedExtender(api, namespace, extender, instead=_WITHOUT))
         return await audit_cluster(api, namespace=namespace, seconds=wait_seconds, nodes=nodes, ledger=ledger)
 
 

@@ -77,10 +77,10 @@ def name_difference(found: AuditFinding) -> Difference:
     return found.node, found.card, found.pod, found.kind
 
 
-async def ask_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
+async def query_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
     """Return the ledger of an extender, or the error, so that the audit can compare the other sides without it."""
     try:
-        return await extender.ask()
+        return await extender.query()
     except ServiceError as exc:
         return exc
     except ApiError as exc:

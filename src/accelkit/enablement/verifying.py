@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from accelkit.audit.evidence import ask_if_possible, audit_cluster
+from accelkit.audit.evidence import audit_cluster, query_if_possible
 from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import Monitoring
@@ -20,7 +20,7 @@ from accelkit.enablement.report.make import add_accounting, make_report
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.enablement.watching import read_monitoring
 from accelkit.errors import ApiError
-from accelkit.inspection.extender_client import EXTENDER_SERVICE, SHOW_FREE
+from accelkit.inspection.extender_client import EXTENDER_SERVICE, INSPECT_API_HINT
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
@@ -65,7 +65,7 @@ async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
     """Return the audit of the named nodes, else of all with cards; without the rights for it, the reason."""
-    ledger = partial(ask_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=SHOW_FREE))
+    ledger = partial(query_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=INSPECT_API_HINT))
     try:
         found = await audit_cluster(
             api,

@@ -9,8 +9,8 @@ import click
 
 from accelkit.command_options import extender_option, installation_namespace_option, kubeconfig_option
 from accelkit.inspection.extender_client import (
-    ask_extender,
     extender_options,
+    query_extender,
     read_address,
 )
 from accelkit.inspection.inspection import Inspection, inspect_cluster
@@ -56,15 +56,15 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     """Show cards and how much of them each pod holds, for one NODE or for all nodes."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     if at and not from_api:
-        inspection = asyncio.run(ask_extender(at, node))
+        inspection = asyncio.run(query_extender(at, node))
     else:
-        inspection = asyncio.run(_ask_cluster(kubeconfig, node, None if from_api else (namespace, service)))
+        inspection = asyncio.run(_inspect_cluster(kubeconfig, node, None if from_api else (namespace, service)))
     table = build_aliyun_table if layout == "aliyun" else build_inspection_table
     print_value(inspection, output, lambda: table(inspection))
 
 
-async def _ask_cluster(kubeconfig: Path | None, node: str | None, extender: tuple[str, str] | None) -> Inspection:
+async def _inspect_cluster(kubeconfig: Path | None, node: str | None, extender: tuple[str, str] | None) -> Inspection:
     async with ApiClient(load_connection(kubeconfig)) as api:
         if extender is None:
             return await inspect_cluster(api, node=node)
-        return await ProxiedExtender(api, *extender).ask(node)
+        return await ProxiedExtender(api, *extender).query(node)

@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 _SECONDS = 15
 # A simulation runs at low priority, so that it does not delay kube-scheduler.
 _QUESTION_SECONDS = 60
-SHOW_FREE = "`accelkit inspect --from-api` shows what is free"
+INSPECT_API_HINT = "`accelkit inspect --from-api` shows what is free"
 
 
 EXTENDER_SERVICE: Final = "accelkit-extender"
@@ -57,7 +57,7 @@ class Address:
     server_name: str | None = None
 
 
-async def ask_extender(at: Address, node: str | None) -> Inspection:
+async def query_extender(at: Address, node: str | None) -> Inspection:
     """Return the ledger of an extender, for one node or for all.
 
     Raises:
@@ -67,13 +67,13 @@ async def ask_extender(at: Address, node: str | None) -> Inspection:
     return await _request(at, "GET", path, Inspection, instead="read straight from the API server with --from-api")
 
 
-async def ask_what_if(at: Address, question: SimulationQuestion) -> Simulation:
+async def request_simulation(at: Address, question: SimulationQuestion) -> Simulation:
     """Return what an extender would do with a pod.
 
     Raises:
         ServiceError: the extender does not answer, or its answer is invalid.
     """
-    return await _request(at, "POST", "/simulate", Simulation, question, instead=SHOW_FREE)
+    return await _request(at, "POST", "/simulate", Simulation, question, instead=INSPECT_API_HINT)
 
 
 async def _request(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from accelkit.errors import ApiError, NoExtenderError, ServiceError
-from accelkit.inspection.extender_client import Address, ask_extender, ask_what_if, is_loopback
+from accelkit.inspection.extender_client import Address, is_loopback, query_extender, request_simulation
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.read_port import AUDIENCE, INSPECTOR, TOKEN_HEADER, name_read_port
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
@@ -82,7 +82,7 @@ class ProxiedExtender:
         self._token_path = f"{build_object_path(accounts, INSPECTOR)}/token"
         self._token, self._renew_at = "", 0.0
 
-    async def ask(self, node: str | None = None) -> Inspection:
+    async def query(self, node: str | None = None) -> Inspection:
         """Return the ledger of the extender, for one node or for all.
 
         Raises:
@@ -94,7 +94,7 @@ class ProxiedExtender:
             answer = await self._api.get(path, headers={TOKEN_HEADER: await self._read_token()})
             return msgspec.json.decode(answer, type=Inspection)
         except ApiError as exc:
-            return await self._ask_on_this_host(exc, lambda at: ask_extender(at, node))
+            return await self._query_on_this_host(exc, lambda at: query_extender(at, node))
         except UNREADABLE as exc:
             raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
 
@@ -115,7 +115,7 @@ class ProxiedExtender:
                     f"this version of the extender cannot explain pods: {exc.message}",
                     next_step="install this version of accelkit with site.yml",
                 ) from exc
-            return await self._ask_on_this_host(exc, lambda at: ask_what_if(at, question))
+            return await self._query_on_this_host(exc, lambda at: request_simulation(at, question))
         except UNREADABLE as exc:
             raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
 
@@ -131,10 +131,10 @@ class ProxiedExtender:
             self._renew_at = time.monotonic() + _RENEW_SECONDS
         return self._token
 
-    async def _ask_on_this_host(self, exc: ApiError, ask: Callable[[Address], Awaitable[_T]]) -> _T:
+    async def _query_on_this_host(self, exc: ApiError, query: Callable[[Address], Awaitable[_T]]) -> _T:
         problem = self._explain(exc)
         if isinstance(problem, NoExtenderError) and (url := await self._find_on_this_host()):
-            return await ask(Address(url))
+            return await query(Address(url))
         raise problem from exc
 
     async def _find_on_this_host(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from accelkit.audit.evidence import Ledger, read_allocations
 from accelkit.errors import ApiError, AssignmentError, ServiceError
-from accelkit.inspection.extender_client import ask_extender, read_address
+from accelkit.inspection.extender_client import query_extender, read_address
 from accelkit.inspection.inspection import Inspection, NodeView
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
@@ -27,7 +27,7 @@ def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> L
         ConfigurationError: the URL cannot be used.
     """
     at = read_address(url or None, ca=None, cert=None, key=None, server_name=None)
-    return ProxiedExtender(api, namespace, service).ask if at is None else partial(ask_extender, at, None)
+    return ProxiedExtender(api, namespace, service).query if at is None else partial(query_extender, at, None)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Sides:
             if view is not None:
                 await asyncio.sleep(max(0.0, view.began_at + AGAIN_SECONDS - time.monotonic()))
             began_at = time.monotonic()
-            counted, held = await self._ask(), await self._read_held()
+            counted, held = await self._read_ledger(), await self._read_held()
             self._view = View(counted, held, began_at)
             return self._view
 
-    async def _ask(self) -> Mapping[str, NodeView] | ServiceError:
+    async def _read_ledger(self) -> Mapping[str, NodeView] | ServiceError:
         try:
             found = await self._ledger()
         except ServiceError as exc:

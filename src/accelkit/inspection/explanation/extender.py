@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from accelkit.inspection.extender_client import (
-    SHOW_FREE,
+    INSPECT_API_HINT,
     Address,
-    ask_extender,
-    ask_what_if,
+    query_extender,
+    request_simulation,
 )
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.service_proxy import ProxiedExtender
@@ -30,7 +30,7 @@ class Extender:
 
     def __init__(self, api: ApiClient, at: Address | None, namespace: str, service: str) -> None:
         self._at = at
-        self._proxied = ProxiedExtender(api, namespace, service, option=NAMESPACE_OPTION, instead=SHOW_FREE)
+        self._proxied = ProxiedExtender(api, namespace, service, option=NAMESPACE_OPTION, instead=INSPECT_API_HINT)
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
         """Return what the extender would do with a pod.
@@ -38,7 +38,7 @@ class Extender:
         Raises:
             ServiceError: the cluster has no extender, a right is missing, or the extender does not answer.
         """
-        return await (self._proxied.simulate(question) if self._at is None else ask_what_if(self._at, question))
+        return await (self._proxied.simulate(question) if self._at is None else request_simulation(self._at, question))
 
     async def inspect(self, node: str) -> Inspection:
         """Return the ledger's view of a node.
@@ -46,4 +46,4 @@ class Extender:
         Raises:
             ServiceError: there is no extender, a right is missing, it does not answer, or the node does not exist.
         """
-        return await (self._proxied.ask(node) if self._at is None else ask_extender(self._at, node))
+        return await (self._proxied.query(node) if self._at is None else query_extender(self._at, node))

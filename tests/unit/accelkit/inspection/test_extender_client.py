@@ -7,28 +7,28 @@ from registries.hostile import HostileRegistry
 from registries.tls import serving
 
 from accelkit.errors import ConfigurationError, ServiceError
-from accelkit.inspection.extender_client import Address, ask_extender, is_loopback, load_tls
+from accelkit.inspection.extender_client import Address, is_loopback, load_tls, query_extender
 from accelkit.install.certificates.issuing import Authority
 
 
 async def test_an_extender_is_asked_for_all_nodes_or_for_one(hostile_registry, answer, inspection):
     answer(hostile_registry, "/inspect", inspection)
     answer(hostile_registry, "/inspect/n", inspection)
-    assert await ask_extender(Address(hostile_registry.url), None) == inspection
-    assert await ask_extender(Address(f"{hostile_registry.url}/"), "n") == inspection
+    assert await query_extender(Address(hostile_registry.url), None) == inspection
+    assert await query_extender(Address(f"{hostile_registry.url}/"), "n") == inspection
     assert [each.path for each in hostile_registry.requests] == ["/inspect", "/inspect/n"]
 
 
 async def test_no_name_of_a_node_leads_to_another_page(hostile_registry, answer, inspection):
     answer(hostile_registry, "/inspect/..%2Fversion%3Fx", inspection)
-    assert await ask_extender(Address(hostile_registry.url), "../version?x") == inspection
+    assert await query_extender(Address(hostile_registry.url), "../version?x") == inspection
 
 
 async def test_an_extender_that_does_not_answer_is_an_error_with_a_next_step():
     with HostileRegistry() as registry:
         url = registry.url
     with pytest.raises(ServiceError, match=rf"the extender at {url} does not answer \(.+\)") as raised:
-        await ask_extender(Address(url), None)
+        await query_extender(Address(url), None)
     assert (
         raised.value.next_step == "give its URL with --extender, or read straight from the API server with --from-api"
     )
@@ -41,7 +41,7 @@ async def test_an_extender_that_does_not_answer_is_an_error_with_a_next_step():
 async def test_what_the_extender_refuses_is_told_in_its_own_words(hostile_registry, answer, body, status, words):
     answer(hostile_registry, "/inspect/x", body, status)
     with pytest.raises(ServiceError, match=f"^{words}$"):
-        await ask_extender(Address(hostile_registry.url), "x")
+        await query_extender(Address(hostile_registry.url), "x")
 
 
 @pytest.mark.parametrize("status", [200, 502])
@@ -49,7 +49,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(hostile_regist
 async def test_an_answer_of_another_program_is_an_error_that_names_the_url(hostile_registry, answer, body, status):
     answer(hostile_registry, "/inspect", body, status)
     with pytest.raises(ServiceError, match=f"cannot decode the answer of {hostile_registry.url}"):
-        await ask_extender(Address(hostile_registry.url), None)
+        await query_extender(Address(hostile_registry.url), None)
 
 
 async def test_an_extender_for_which_nobody_vouches_is_not_trusted(tmp_path, answer, inspection):
@@ -57,7 +57,7 @@ async def test_an_extender_for_which_nobody_vouches_is_not_trusted(tmp_path, ans
     with HostileRegistry(tls=context) as registry:
         answer(registry, "/inspect", inspection)
         with pytest.raises(ServiceError, match="CERTIFICATE_VERIFY_FAILED"):
-            await ask_extender(Address(registry.url), None)
+            await query_extender(Address(registry.url), None)
 
 
 async def test_an_extender_may_be_reached_under_another_name_than_its_certificates(tmp_path, answer, inspection):
@@ -66,8 +66,8 @@ async def test_an_extender_may_be_reached_under_another_name_than_its_certificat
     with HostileRegistry(tls=context) as registry:
         answer(registry, "/inspect", inspection)
         with pytest.raises(ServiceError, match="CERTIFICATE_VERIFY_FAILED"):
-            await ask_extender(Address(registry.url, tls), None)
-        assert await ask_extender(Address(registry.url, tls, "extender.accelkit.svc"), None) == inspection
+            await query_extender(Address(registry.url, tls), None)
+        assert await query_extender(Address(registry.url, tls, "extender.accelkit.svc"), None) == inspection
 
 
 async def test_a_client_certificate_is_shown_to_an_extender_that_wants_one(tmp_path, answer, inspection):
@@ -82,8 +82,8 @@ async def test_a_client_certificate_is_shown_to_an_extender_that_wants_one(tmp_p
     with HostileRegistry(tls=context) as registry:
         answer(registry, "/inspect", inspection)
         with pytest.raises(ServiceError, match="does not answer"):
-            await ask_extender(Address(registry.url, load_tls(authority, None, None)), None)
-        assert await ask_extender(Address(registry.url, load_tls(authority, cert, key)), None) == inspection
+            await query_extender(Address(registry.url, load_tls(authority, None, None)), None)
+        assert await query_extender(Address(registry.url, load_tls(authority, cert, key)), None) == inspection
 
 
 def test_without_files_nothing_is_made_of_them(tmp_path):

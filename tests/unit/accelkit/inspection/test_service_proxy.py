@@ -33,7 +33,7 @@ def extender(api):
 
 
 async def test_it_is_asked_with_a_token_for_its_audience_alone(api, extender, inspection):
-    assert await extender.ask() == inspection
+    assert await extender.query() == inspection
     token, asked = api.requests
     assert (token.method, token.path) == ("POST", TOKEN)
     assert token.body == {
@@ -45,25 +45,25 @@ async def test_it_is_asked_with_a_token_for_its_audience_alone(api, extender, in
 
 
 async def test_no_name_of_a_node_leads_to_another_page(api, extender, inspection):
-    assert await extender.ask("a/b") == inspection
+    assert await extender.query("a/b") == inspection
     assert api.requests[-1].path == f"{PROXY}/a%2Fb"
 
 
 async def test_a_token_is_used_until_half_of_its_time_is_over(api, extender, monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    await extender.ask()
+    await extender.query()
     clock.now += 299
-    await extender.ask()
+    await extender.query()
     clock.now += 2
-    await extender.ask()
+    await extender.query()
     assert [request.method for request in api.requests] == ["POST", "GET", "GET", "POST", "GET"]
 
 
 async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender):
     api.fail(ApiError("there is no node 'x'", status=404), path="proxy")
     with pytest.raises(ServiceError) as raised:
-        await extender.ask("x")
+        await extender.query("x")
     assert str(raised.value) == "there is no node 'x'"
     assert not isinstance(raised.value, NoExtenderError)
 
@@ -72,7 +72,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender)
 async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
     api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
     with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\); name its"):
-        await extender.ask()
+        await extender.query()
 
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/x/deployments/s"
@@ -92,7 +92,7 @@ async def test_without_a_service_an_extender_on_this_host_is_asked_where_its_dep
         "extender", "--listen", hostile_registry.url.removeprefix("http://"), "--plain-http"
     )
     answer(hostile_registry, "/inspect", inspection)
-    assert await extender.ask() == inspection
+    assert await extender.query() == inspection
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api
     else:
         api.documents[DEPLOYMENT] = document
     with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\)"):
-        await extender.ask()
+        await extender.query()
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, extender, path):
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
     with pytest.raises(ServiceError, match="cannot read from the extender: User x cannot") as raised:
-        await extender.ask()
+        await extender.query()
     assert "the Role accelkit-inspector-user of namespace x" in raised.value.next_step
     assert "--from-api" in raised.value.next_step
 
@@ -137,13 +137,13 @@ async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, ex
 async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(api, extender, error):
     api.fail(error, path="proxy")
     with pytest.raises(ServiceError, match=f"cannot reach the extender through https://fake: {error.message}"):
-        await extender.ask()
+        await extender.query()
 
 
 async def test_an_answer_of_another_program_is_an_error(api, extender):
     api.documents[PROXY] = b"<html>"
     with pytest.raises(ServiceError, match="it is not the answer of an accelkit extender"):
-        await extender.ask()
+        await extender.query()
 
 
 SIMULATE = PROXY.replace("inspect", "simulate")
