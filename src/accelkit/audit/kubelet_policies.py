@@ -11,12 +11,12 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_node_path
-from accelkit.kube.side_by_side import ask_all
+from accelkit.kube.side_by_side import request_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
 # For all kubelets together, because a hostile kubelet may delay its answer.
-ASK_SECONDS: Final = 30.0
+REQUEST_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -29,7 +29,7 @@ class _Configz(msgspec.Struct):
 
 
 async def read_policies(
-    api: ApiClient, nodes: Iterable[str], *, seconds: float = ASK_SECONDS
+    api: ApiClient, nodes: Iterable[str], *, seconds: float = REQUEST_SECONDS
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the policies of the kubelets that answered, and the errors of the others; both sorted by node.
 
@@ -41,7 +41,7 @@ async def read_policies(
     policies: dict[str, str] = {}
     problems = dict.fromkeys(sorted(nodes), f"no answer in {seconds:g} s")
 
-    async def ask(node: str) -> None:
+    async def read(node: str) -> None:
         try:
             policies[node] = await _read_policy(api, node)
             del problems[node]
@@ -49,7 +49,7 @@ async def read_policies(
             problems[node] = shorten(str(exc))
 
     # Each problem keeps its initial value until its kubelet answers.
-    await ask_all(list(problems), ask, at_once=_AT_ONCE, seconds=seconds)
+    await request_all(list(problems), read, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 
 

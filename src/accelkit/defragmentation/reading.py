@@ -13,7 +13,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import DisruptionBudgets, read_disruption_budgets
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
-from accelkit.kube.scheduling.conditions import find_asked_resources, list_unread_conditions
+from accelkit.kube.scheduling.conditions import find_requested_resources, list_unread_conditions
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.keys import ADVERTISED_ANNOTATION, ASSIGNMENT_ANNOTATION
@@ -96,20 +96,20 @@ class _PodReading:
         self._dialects, self._reader = dialects, PodReader(dialects)
         self._known = frozenset().union(*(dialect.resources.names for dialect in dialects))
         self._conditions: dict[str, list[str]] = {}
-        self._asked: dict[str, frozenset[str]] = {}
+        self._requested: dict[str, frozenset[str]] = {}
 
     def trim(self, pod: PlannedPod) -> None:
         """Record what the plan needs of a pod, and remove the rest from it."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
         self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
-        self._asked[uid] = self._known & find_asked_resources(pod.spec)
+        self._requested[uid] = self._known & find_requested_resources(pod.spec)
         if pod.spec.node_name:
             keys = (pod.metadata.annotations or {}).keys()
             self.written.update(
                 each.name
                 for each in self._dialects
                 if not keys.isdisjoint((ASSIGNMENT_ANNOTATION, *each.assignment_keys))
-                and not self._asked[uid].isdisjoint(each.resources.asking)
+                and not self._requested[uid].isdisjoint(each.resources.asking)
             )
         self._reader.trim(pod)
         if len(labels or ()) <= _MOST_LABELS:
@@ -119,7 +119,7 @@ class _PodReading:
         """Return, by UID, the conditions that only kube-scheduler can judge if these resources are served here."""
         found = {}
         for uid, conditions in self._conditions.items():
-            others = ["other resources"] if self._asked[uid] - known and "other resources" not in conditions else []
+            others = ["other resources"] if self._requested[uid] - known and "other resources" not in conditions else []
             if conditions or others:
                 found[uid] = ", ".join([*conditions, *others])
         return found

@@ -20,7 +20,7 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path, build_pod_path
-from accelkit.kube.side_by_side import ask_all
+from accelkit.kube.side_by_side import request_all
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 from accelkit.model.object_meta import ObjectMeta
 
@@ -38,7 +38,7 @@ _MOST_OF_LINE: Final = 4096
 _AT_ONCE: Final = 16
 _FEWEST_REFUSALS: Final = 2
 # For all agents together.
-ASK_SECONDS: Final = 30.0
+REQUEST_SECONDS: Final = 30.0
 
 
 class _Forbidden(Unread):
@@ -55,7 +55,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 async def read_monitoring(
-    api: ApiClient, namespace: str, nodes: Collection[str] = (), *, seconds: float = ASK_SECONDS
+    api: ApiClient, namespace: str, nodes: Collection[str] = (), *, seconds: float = REQUEST_SECONDS
 ) -> Monitoring | Unread | None:
     """Return the monitoring of the cluster and the agents' metrics; None if monitoring is not installed.
 
@@ -73,8 +73,8 @@ async def read_monitoring(
     except ApiError as exc:
         return Unread(str(exc))
     agents = {pod.spec.node_name: pod for pod in pods if pod.of_daemon_set and pod.current and pod.ready}
-    asked = {node: pod for node, pod in agents.items() if not nodes or node in nodes}
-    return Monitoring(by, await _ask_all(api, asked, seconds))
+    selected = {node: pod for node, pod in agents.items() if not nodes or node in nodes}
+    return Monitoring(by, await _read_all_metrics(api, selected, seconds))
 
 
 async def _find_scraper(api: ApiClient, namespace: str) -> str:
@@ -105,7 +105,7 @@ def _trim(found: _ConfigMap) -> None:
     found.data = dict.fromkeys(found.data or {}, "")
 
 
-async def _ask_all(
+async def _read_all_metrics(
     api: ApiClient, agents: dict[str, OwnPod], seconds: float
 ) -> dict[str, AgentMetrics | NotServed | Unread]:
     results: dict[str, AgentMetrics | NotServed | Unread] = {
@@ -114,22 +114,22 @@ async def _ask_all(
     refusals: list[_Forbidden] = []
     others = False
 
-    async def ask(node: str) -> None:
+    async def read(node: str) -> None:
         nonlocal others
         # After several denials the right is missing for all agents. A single agent may forge such an answer.
         general = len(refusals) >= _FEWEST_REFUSALS and not others
-        found = results[node] = refusals[0] if general else await _ask(api, agents[node])
+        found = results[node] = refusals[0] if general else await _read_metrics(api, agents[node])
         if isinstance(found, _Forbidden):
             refusals.append(found)
         else:
             others = True
 
     # Each entry keeps its initial value until its agent answers.
-    await ask_all(agents, ask, at_once=_AT_ONCE, seconds=seconds)
+    await request_all(agents, read, at_once=_AT_ONCE, seconds=seconds)
     return results
 
 
-async def _ask(api: ApiClient, pod: OwnPod) -> AgentMetrics | NotServed | Unread:
+async def _read_metrics(api: ApiClient, pod: OwnPod) -> AgentMetrics | NotServed | Unread:
     port = pod.find_port(_PORT)
     if port is None:
         return NotServed()

@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from accelkit.errors import raise_first
 
-Asked = TypeVar("Asked")
+Target = TypeVar("Target")
 
 
-async def ask_all(
-    asked: Iterable[Asked], ask: Callable[[Asked], Awaitable[None]], *, at_once: int, seconds: float
+async def request_all(
+    targets: Iterable[Target], request: Callable[[Target], Awaitable[None]], *, at_once: int, seconds: float
 ) -> None:
     """Request from each target; cancel requests that are unfinished at the deadline, without an error.
 
     The caller must detect which targets have not answered.
 
     Args:
-        asked: the targets.
-        ask: sends the request to one target and stores its answer.
+        targets: the targets.
+        request: sends the request to one target and stores its answer.
         at_once: the largest number of concurrent requests.
         seconds: the time for all requests together.
 
@@ -30,11 +30,11 @@ async def ask_all(
     """
     semaphore = asyncio.Semaphore(at_once)
 
-    async def ask_within_limit(each: Asked) -> None:
+    async def request_within_limit(each: Target) -> None:
         async with semaphore:
-            await ask(each)
+            await request(each)
 
     with suppress(TimeoutError), raise_first(Exception):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for each in asked:
-                group.create_task(ask_within_limit(each))
+            for each in targets:
+                group.create_task(request_within_limit(each))

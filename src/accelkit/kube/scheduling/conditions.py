@@ -35,7 +35,7 @@ class ConditionedSpec(PodSpec, rename="camel"):
     resource_claims: list[msgspec.Raw] | None = None
 
 
-def find_asked_resources(spec: ConditionedSpec) -> set[str]:
+def find_requested_resources(spec: ConditionedSpec) -> set[str]:
     """Return the names of the resources that a pod requests."""
     return {
         name
@@ -58,6 +58,6 @@ def list_unread_conditions(spec: ConditionedSpec, known: frozenset[str]) -> list
         "resourceClaims": bool(spec.resource_claims),
         "volumes": any(each.keys() - _UNRESTRICTED_VOLUMES for each in spec.volumes or ()),
         "hostPort": any(port.host_port for each in containers for port in each.ports or ()),
-        "other resources": bool(find_asked_resources(spec) - known - {"cpu", "memory"}),
+        "other resources": bool(find_requested_resources(spec) - known - {"cpu", "memory"}),
     }
     return [name for name, present in found.items() if present]

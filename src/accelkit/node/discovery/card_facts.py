@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accelkit.model.units import MAX_AMOUNT
-from accelkit.node.discovery.card_sources import CardSource, Device, Memory, ask_card_sources
+from accelkit.node.discovery.card_sources import CardSource, Device, Memory, read_from_sources
 from accelkit.vendors.fact_sources import Source
 
 
 def read_identity(device: Device) -> str | None:
     """Return the permanent name of the card in the vendor's tools; None if no source has one."""
-    found = ask_card_sources(device.discovery.identity, device, lambda source: source.read_identity(device))
+    found = read_from_sources(device.discovery.identity, device, lambda source: source.read_identity(device))
     return next((name for name in found if name and _names_one_card(name)), None)
 
 
 def read_model(device: Device) -> str:
     """Return the model, or the PCI IDs if no source has it."""
     suffix = device.partition.suffix if device.partition else ""
-    found = ask_card_sources(device.discovery.model, device, lambda source: source.read_model(device))
+    found = read_from_sources(device.discovery.model, device, lambda source: source.read_model(device))
     return next(filter(None, found), f"{device.discovery.vendor}:{device.device_id}") + suffix
 
 
 def read_number(sources: Iterable[Source], device: Device) -> int | None:
     """Return the driver's number of a card, or None."""
-    found = ask_card_sources(sources, device, lambda source: source.read_number(device))
+    found = read_from_sources(sources, device, lambda source: source.read_number(device))
     return next((number for number in found if number is not None), None)
 
 
@@ -46,7 +46,7 @@ def read_memory(device: Device) -> Memory | None:
     if part is not None:
         # The driver's files contain the memory of the whole card.
         return Memory(part.memory_bytes, "kfd") if part.memory_bytes and part.memory_bytes <= MAX_AMOUNT else None
-    found = ask_card_sources(device.discovery.memory, device, lambda source: _read_memory(source, device))
+    found = read_from_sources(device.discovery.memory, device, lambda source: _read_memory(source, device))
     return next((memory for memory in found if memory and 0 < memory.total_bytes <= MAX_AMOUNT), None)
 
 

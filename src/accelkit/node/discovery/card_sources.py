@@ -202,7 +202,7 @@ def load_card_source(name: str) -> type[CardSource]:
     )
 
 
-def ask_card_sources(
+def read_from_sources(
     sources: Iterable[Source], device: Device, read: Callable[[CardSource], _Fact | None]
 ) -> Iterator[_Fact | None]:
     """Yield the value of each source that a profile names, in order; None if the source does not have it.

@@ -19,7 +19,7 @@ from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path
-from accelkit.kube.side_by_side import ask_all
+from accelkit.kube.side_by_side import request_all
 from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
@@ -137,7 +137,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
             labels.update(dict.fromkeys(names[image], await _read_labels(client, *image)))
 
         # Labels that were not read in time stay unknown.
-        await ask_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
+        await request_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
     return labels
 
 
