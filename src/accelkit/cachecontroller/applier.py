@@ -40,15 +40,15 @@ class Applier:
 
     Args:
         api: an open client with a short deadline for each request.
-        seen: receives the answers of the API server.
+        cluster: receives the answers of the API server.
         metrics: counts the writes.
         leads: returns whether this replica may write now.
     """
 
     def __init__(
-        self, api: ApiClient, seen: ClusterState, metrics: ControllerMetrics, leads: Callable[[], bool]
+        self, api: ApiClient, cluster: ClusterState, metrics: ControllerMetrics, leads: Callable[[], bool]
     ) -> None:
-        self._api, self._seen, self._metrics, self._leads = api, seen, metrics, leads
+        self._api, self._cluster, self._metrics, self._leads = api, cluster, metrics, leads
         self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
@@ -114,8 +114,8 @@ class Applier:
                 return await self.check_taken(cache, mode, name)
             self._note(name, exc)
             return False
-        self._seen.refuse(name, None)
-        self._seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
+        self._cluster.refuse(name, None)
+        self._cluster.put(name, msgspec.json.decode(answer, type=ObservedObject))
         return True
 
     async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
@@ -131,22 +131,22 @@ class Applier:
         if found is None:
             return False
         try:
-            seen = msgspec.json.decode(found, type=ObservedObject)
+            observed = msgspec.json.decode(found, type=ObservedObject)
         except UNREADABLE:
-            seen = None
-        if seen is not None and mode.owns(cache, name, seen):
-            self._seen.refuse(name, None)
-            self._seen.put(name, seen)
+            observed = None
+        if observed is not None and mode.owns(cache, name, observed):
+            self._cluster.refuse(name, None)
+            self._cluster.put(name, observed)
             return True
         kind = name.kind.kind.removeprefix("Persistent").replace("VolumeClaim", "claim")
         text = f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " exists and is not ours; it is not changed"
         refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or give the cache another name")
-        self._seen.refuse(name, refusal)
+        self._cluster.refuse(name, refusal)
         return False
 
     async def _copy_secret(self, copied: SecretCopy) -> None:
         """Copy a pull secret for pods that wait for it, unless it exists; the pods report a missing source."""
-        if copied in self._copied or self._seen.find_refusal(copied.name) is not None:
+        if copied in self._copied or self._cluster.find_refusal(copied.name) is not None:
             return
         self._check()
         secrets = build_secrets_path(copied.target[0])
@@ -164,7 +164,7 @@ class Applier:
             if key:
                 text = f"has more than {_MOST_SECRET_BYTES} bytes of {key}"
             refusal = Refusal(Reason.PULL_SECRET_UNREADABLE, f"Secret {where} {text}, and is not copied")
-            self._seen.refuse(copied.name, refusal)
+            self._cluster.refuse(copied.name, refusal)
             return
         owner = copied.owner
         reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
@@ -193,9 +193,9 @@ class Applier:
                 return False
             self._note(name, exc)
             return False
-        self._seen.refuse(name, None)
+        self._cluster.refuse(name, None)
         if verb == "patch":
-            self._seen.put(name, msgspec.json.decode(answer, type=ObservedObject))
+            self._cluster.put(name, msgspec.json.decode(answer, type=ObservedObject))
         return True
 
     async def _count(self, verb: str, request: Any) -> bytes:
@@ -212,13 +212,15 @@ class Applier:
             # The state is unknown or has changed: the next pass reads it.
             raise exc
         where = f"{name.kind.kind} {name.namespace}/{name.name}"
-        self._seen.refuse(name, Refusal(exc.reason or "Refused", f"{where} is refused: {exc.message[:_MOST_REFUSAL]}"))
+        self._cluster.refuse(
+            name, Refusal(exc.reason or "Refused", f"{where} is refused: {exc.message[:_MOST_REFUSAL]}")
+        )
 
     def _take(self, answer: bytes) -> None:
         cache = msgspec.json.decode(answer, type=Cache)
-        known = self._seen.caches.get(cache.key)
+        known = self._cluster.caches.get(cache.key)
         if known is not None and known.metadata.uid == cache.metadata.uid:
-            self._seen.take_cache(cache)
+            self._cluster.take_cache(cache)
 
     def _check(self) -> None:
         if not self._leads():

@@ -101,13 +101,13 @@ class ClusterState:
         else:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
-    def put(self, name: ObjectName, seen: ObservedObject) -> None:
+    def put(self, name: ObjectName, observed: ObservedObject) -> None:
         """Store an object from an answer of the API server, unless the watch has delivered a newer version."""
-        if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+        if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
             return
         self._forget(name)
-        self._objects[name.kind][name] = seen
-        if (key := read_key(name, seen, self._home)) is not None:
+        self._objects[name.kind][name] = observed
+        if (key := read_key(name, observed, self._home)) is not None:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
@@ -250,15 +250,15 @@ class ClusterState:
     def take_object_event(self, kind: Kind) -> Callable[[str, ObservedObject], None]:
         """Return the callback for one change of an object of a kind."""
 
-        def take(event: str, seen: ObservedObject) -> None:
-            name = _name(kind, seen)
-            if (known := self.find(name)) is not None and seen.metadata.is_older_than(known.metadata):
+        def take(event: str, observed: ObservedObject) -> None:
+            name = _name(kind, observed)
+            if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
                 return
-            keys = {*(read_key(name, each, self._home) for each in (seen, known)), self._find_reported(seen)}
+            keys = {*(read_key(name, each, self._home) for each in (observed, known)), self._find_reported(observed)}
             if event == "DELETED":
                 self._forget(name)
             else:
-                self.put(name, seen)
+                self.put(name, observed)
             for key in keys - {None}:
                 self._mark(key)
 
@@ -290,15 +290,15 @@ class ClusterState:
         claimed = {(each.namespace, claim) for each in pods if each is not None for claim in each.claims}
         for namespace, claim in claimed:
             name = ObjectName(CLAIMS, claim, namespace)
-            seen = self.find(name)
-            if seen is not None and (key := read_key(name, seen, self._home)):
+            observed = self.find(name)
+            if observed is not None and (key := read_key(name, observed, self._home)):
                 self._mark(key)
-            elif seen is None:
+            elif observed is None:
                 # The pod may wait for a claim that a cache does not have yet, by its own name or a pinned one.
                 for part in (claim, claim.rpartition("-")[0]):
                     for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
                         self._mark(waiting)
 
 
-def _name(kind: Kind, seen: ObservedObject) -> ObjectName:
-    return ObjectName(kind, seen.metadata.name, seen.metadata.namespace)
+def _name(kind: Kind, observed: ObservedObject) -> ObjectName:
+    return ObjectName(kind, observed.metadata.name, observed.metadata.namespace)

@@ -56,7 +56,7 @@ class Controller:
     """Reconciles all caches while this replica leads.
 
     Args:
-        seen: state of the cluster.
+        cluster: state of the cluster.
         coverage: the SignerPolicies of the cluster.
         applier: writes changes.
         events: writes Events.
@@ -71,7 +71,7 @@ class Controller:
 
     def __init__(
         self,
-        seen: ClusterState,
+        cluster: ClusterState,
         coverage: Coverage,
         applier: Applier,
         events: CacheEvents,
@@ -80,7 +80,7 @@ class Controller:
         metrics: ControllerMetrics,
         again_seconds: float,
     ) -> None:
-        self._seen, self._coverage = seen, coverage
+        self._cluster, self._coverage = cluster, coverage
         self._applier, self._events, self._metrics = applier, events, metrics
         self._writers = writers
         self._again_seconds = again_seconds
@@ -97,7 +97,7 @@ class Controller:
 
     def mark(self, key: str | None) -> None:
         """Schedule a pass of a cache; None for all caches, including deleted ones that left objects behind."""
-        for each in (key,) if key is not None else self._seen.list_keys():
+        for each in (key,) if key is not None else self._cluster.list_keys():
             self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
     def ask(self, cache: Cache) -> Question | None:
@@ -148,7 +148,7 @@ class Controller:
 
     async def _pass(self, key: str) -> None:
         assert self.judging is not None  # noqa: S101 - set before anything runs
-        cache = self._seen.caches.get(key)
+        cache = self._cluster.caches.get(key)
         if cache is None:
             self.judging.forget(key)
             self._former.forget(key)
@@ -162,13 +162,13 @@ class Controller:
             if CACHE_FINALIZER not in cache.metadata.finalizers:
                 # The finalizer comes before all objects that must be deleted with the cache.
                 await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
-                cache = self._seen.caches.get(key)
+                cache = self._cluster.caches.get(key)
             # Another cache may have this name by now; then the watch reports it.
             if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
                 await self._maintain(cache, self.judging)
 
     async def _maintain(self, cache: Cache, judging: Judging) -> None:
-        now, key = self._seen.now, cache.key
+        now, key = self._cluster.now, cache.key
         self._writers.observe(cache)
         asked = self._coverage.ask(cache)
         decision = decide(cache, asked, judging.find_judgement(key), now=now, again_seconds=self._again_seconds)
@@ -176,19 +176,19 @@ class Controller:
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)
         decided = msgspec.structs.replace(cache, status=status)
-        kept, look_again = self._former.select(decided, self._seen, time.monotonic(), self.modes.values())
+        kept, look_again = self._former.select(decided, self._cluster, time.monotonic(), self.modes.values())
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
             # Written before claims are created, because nodes start their work when they read it.
             planned = self._plan(mode, decided).states
-            await self._write(cache, assemble_status(decided, decision, planned, self._seen, self._seen.nodes))
-            cache = self._seen.caches.get(key, cache)
+            await self._write(cache, assemble_status(decided, decision, planned, self._cluster, self._cluster.nodes))
+            cache = self._cluster.caches.get(key, cache)
         plan = await self._deliver(decided, decision, chosen)
-        users = self.modes[chosen].list_users(decided, self._seen) if chosen in self.modes else {}
-        present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes, users=users)
-        given = list_given_claims(decided, self._seen, self.modes.values())
-        await self._write(cache, admit_writers(present, given, self._seen))
+        users = self.modes[chosen].list_users(decided, self._cluster) if chosen in self.modes else {}
+        present = assemble_status(decided, decision, plan.states, self._cluster, self._cluster.nodes, users=users)
+        given = list_given_claims(decided, self._cluster, self.modes.values())
+        await self._write(cache, admit_writers(present, given, self._cluster))
         waits = [each for each in (plan.wake_after, look_again) if each]
         if waits:
             self._work.add(key, min(waits))
@@ -208,12 +208,12 @@ class Controller:
                 # Read the latest state, so that a repeated refusal is not reported as an attempt in progress.
                 plan = await self._check(mode, cache)
             else:
-                await self._carry_out(cache, mode, mode.plan_removal(cache, self._seen))
+                await self._carry_out(cache, mode, mode.plan_removal(cache, self._cluster))
         return plan
 
     def _plan(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
-        plan = mode.plan(cache, self._seen)
-        given = list_given_claims(cache, self._seen, self.modes.values())
+        plan = mode.plan(cache, self._cluster)
+        given = list_given_claims(cache, self._cluster, self.modes.values())
         return replace(plan, states=admit_taken(plan.states, given))
 
     async def _check(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
@@ -234,7 +234,7 @@ class Controller:
         """Delete the remaining objects of a cache; return whether there were any."""
         found = False
         for mode in self.modes.values():
-            plan = mode.plan_removal(cache, self._seen)
+            plan = mode.plan_removal(cache, self._cluster)
             found |= bool(plan.delete)
             await self._carry_out(cache, mode, plan)
         return found
@@ -243,14 +243,14 @@ class Controller:
         finalizers = cache.metadata.finalizers
         if CACHE_FINALIZER not in finalizers:
             return
-        users = find_users(cache, self._seen, self.modes.values())
+        users = find_users(cache, self._cluster, self.modes.values())
         if users:
             await self._write(cache, describe_removal(cache, users))
             return
         if await self._sweep(cache):
             # Repeat the deletions that the API server did not accept before the finalizer is removed.
             return
-        if leaving := find_leaving(cache, self._seen, self.modes.values()):
+        if leaving := find_leaving(cache, self._cluster, self.modes.values()):
             # Admission policies guard a claim only as long as its cache exists. The watch reports its removal.
             await self._write(cache, describe_leaving(cache, leaving))
             return
@@ -286,7 +286,7 @@ class Controller:
         written.last_updated = now
         self._writers.expect(cache.key, written)
         await self._applier.write_status(cache, written)
-        if (known := self._seen.caches.get(cache.key)) is not None:
+        if (known := self._cluster.caches.get(cache.key)) is not None:
             self._writers.observe(known)
         await self._events.record_changes(cache, former.conditions, conditions)
 

@@ -110,29 +110,29 @@ class DeliveryMode(Protocol):
     def watches(self) -> tuple[Watch, ...]:
         """Kinds to watch in addition to claims, volumes, namespaces, pods and reports."""
 
-    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the next changes for a verified cache.
 
         Args:
             cache: a cache that is not being deleted. Its status contains the decisions of this pass: a verified
                 `resolved_digest`, `mount_path`, `cache_bytes` and `previous_digests`.
-            shown: current state. The plan must contain a state for each namespace of `cache.namespaces` that exists;
+            cluster: current state. The plan must contain a state for each namespace of `cache.namespaces` that exists;
                 the controller adds the others.
         """
 
-    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all objects that this mode created for a cache without users; states are not read.
 
         The controller also calls this for modes that a cache does not use, so that a changed `delivery` leaves nothing.
         """
 
-    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
+    def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
         """Return the pods that have files of a cache through this mode, by digest.
 
         Pods that nodes report are not included.
         """
 
-    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
         """Return whether this mode created an object for a cache; labels that tenants can write do not count alone."""
 
 

@@ -14,7 +14,12 @@ from accelkit.gkm.conditions import ConditionType, find_condition
 from accelkit.gkm.objects import Cache
 
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_SHOWN: Final = (ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED, ConditionType.EFFECTIVE)
+_REPORTED_CONDITIONS: Final = (
+    ConditionType.VERIFIED,
+    ConditionType.READY,
+    ConditionType.DEGRADED,
+    ConditionType.EFFECTIVE,
+)
 
 
 class _CacheCollector(Collector):
@@ -28,15 +33,15 @@ class _CacheCollector(Collector):
         nodes = 0
         for cache in self._caches():
             nodes += cache.status.counts.node_error_cnt
-            for type_ in _SHOWN:
+            for type_ in _REPORTED_CONDITIONS:
                 condition = find_condition(cache.status.conditions, type_)
                 found[type_.value, condition.status if condition is not None else "Unknown"] += 1
-        shown = GaugeMetricFamily(
+        caches = GaugeMetricFamily(
             "accelkit_kernel_caches", "Caches, by the status of a condition.", labels=["condition", "status"]
         )
         for (type_name, status), number in sorted(found.items()):
-            shown.add_metric([type_name, status], number)
-        yield shown
+            caches.add_metric([type_name, status], number)
+        yield caches
         yield GaugeMetricFamily(
             "accelkit_kernel_cache_node_failures", "Nodes on which a cache failed, summed over caches.", value=nodes
         )

@@ -6,7 +6,7 @@ from accelkit.cachecontroller.cluster_view import CLAIMS, ObjectName, ObservedOb
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
-def read_key(name: ObjectName, seen: ObservedObject | None, home: str) -> str | None:
+def read_key(name: ObjectName, observed: ObservedObject | None, home: str) -> str | None:
     """Return the key of the cache that an object names; None if it names none, or must not name it.
 
     Tenants can write claims. So a claim may name a cache of its own namespace or of the cluster; in accelkit's
@@ -14,10 +14,10 @@ def read_key(name: ObjectName, seen: ObservedObject | None, home: str) -> str | 
 
     Args:
         name: name of the object.
-        seen: the object.
+        observed: the object.
         home: accelkit's own namespace.
     """
-    key = (seen.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) if seen is not None else None
+    key = (observed.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) if observed is not None else None
     if not key or "/" not in key:
         return None
     if name.kind == CLAIMS and key.partition("/")[0] not in {"", name.namespace} and name.namespace != home:

@@ -107,17 +107,17 @@ class _Service:
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
-        self._seen = seen = ClusterState(self._mark, home=options.fill.namespace)
-        self._watches = Watches(api, seen, self._begin)
+        self._cluster = cluster = ClusterState(self._mark, home=options.fill.namespace)
+        self._watches = Watches(api, cluster, self._begin)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
         )
         # Whether all collections were read since this replica leads.
         self._begun = False
-        coverage = Coverage(lambda: seen.policies, options.trusted_root)
+        coverage = Coverage(lambda: cluster.policies, options.trusted_root)
         self._metrics = ControllerMetrics(
             leads=self._leads,
-            caches=seen.caches.values,
+            caches=cluster.caches.values,
             waiting=lambda: len(self._controller) + len(self._judging),
             unreadable=lambda: self._watches.unreadable,
             silent_seconds=self._watches.measure_silence_seconds,
@@ -127,18 +127,18 @@ class _Service:
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook, writer)
         self._controller = Controller(
-            seen,
+            cluster,
             coverage,
-            Applier(writer, seen, self._metrics, self._leads),
+            Applier(writer, cluster, self._metrics, self._leads),
             CacheEvents(Events(writer, "accelkit-cache-controller", socket.gethostname())),
-            writers=WriterCheck(seen, LivePods(api).read, options.guard_seconds),
+            writers=WriterCheck(cluster, LivePods(api).read, options.guard_seconds),
             metrics=self._metrics,
             again_seconds=options.again_seconds,
         )
         self._judging = Judging(
             self.judge,
             self._metrics,
-            find=seen.caches.get,
+            find=cluster.caches.get,
             ask=self._controller.ask,
             mark=self._controller.mark,
             leads=self._leads,
@@ -164,15 +164,15 @@ class _Service:
         return services
 
     def _make_webhook(self, listen: Listen, api: ApiClient) -> WebhookServer:
-        seen = self._seen
+        cluster = self._cluster
 
         def find_hosts(cache: Cache) -> list[str]:
-            views = view_nodes(cache, cache.status.resolved_digest, seen.list_reports(cache), seen.nodes)
+            views = view_nodes(cache, cache.status.resolved_digest, cluster.list_reports(cache), cluster.nodes)
             return list_hosts(views, by_node=cache.status.delivery == Delivery.NODE)
 
         server = WebhookServer(
             listen,
-            lambda: seen.caches.values() if self._watches.read else None,
+            lambda: cluster.caches.values() if self._watches.read else None,
             Tools(self._options.fill.image, find_hosts, build_image_volume),
             CacheLookup(api).find,
         )
@@ -185,7 +185,7 @@ class _Service:
     def _begin(self) -> None:
         if self._elector.leads():
             self._begun = True
-            log.info("all is read; %d caches", len(self._seen.caches))
+            log.info("all is read; %d caches", len(self._cluster.caches))
             self._controller.mark(None)
 
     def _end(self) -> None:

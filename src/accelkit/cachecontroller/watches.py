@@ -30,24 +30,24 @@ class Watches:
 
     Args:
         api: an open client.
-        seen: receives the watched objects.
+        cluster: receives the watched objects.
         on_current: called when each collection has been read again since `relist`.
     """
 
-    def __init__(self, api: ApiClient, seen: ClusterState, on_current: Callable[[], None]) -> None:
-        self._api, self._seen, self._on_current = api, seen, on_current
+    def __init__(self, api: ApiClient, cluster: ClusterState, on_current: Callable[[], None]) -> None:
+        self._api, self._cluster, self._on_current = api, cluster, on_current
         self._stale: set[str] = set()
         self._reported = True
         self._unread: set[str] = set()
         self._by_path: dict[str, Reflector[Any]] = {}
         for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
-            self._add(path, Cache, seen.replace_caches(of_cluster), seen.take_cache_event)
+            self._add(path, Cache, cluster.replace_caches(of_cluster), cluster.take_cache_event)
         for path, of_cluster in ((CACHE_NODES, False), (CLUSTER_CACHE_NODES, True)):
-            self._add(path, CacheNode, seen.replace_reports(of_cluster), seen.take_report_event)
-        self._add(SIGNER_POLICIES, SignerPolicyObject, seen.replace_policies, seen.take_policy_event)
-        self._add(_NAMESPACES, NamedObject, seen.replace_namespaces, seen.take_namespace_event)
-        self._add(NODES, ObservedNode, seen.replace_nodes, seen.take_node_event)
-        self._add(PODS, ObservedPod, seen.replace_pods, seen.take_pod_event, trim=trim_pod)
+            self._add(path, CacheNode, cluster.replace_reports(of_cluster), cluster.take_report_event)
+        self._add(SIGNER_POLICIES, SignerPolicyObject, cluster.replace_policies, cluster.take_policy_event)
+        self._add(_NAMESPACES, NamedObject, cluster.replace_namespaces, cluster.take_namespace_event)
+        self._add(NODES, ObservedNode, cluster.replace_nodes, cluster.take_node_event)
+        self._add(PODS, ObservedPod, cluster.replace_pods, cluster.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
         """Watch claims, volumes, and the further kinds of delivery modes.
@@ -58,21 +58,21 @@ class Watches:
         Raises:
             ApiError: the API server did not report whether a kind can be read.
         """
-        asked = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
+        watches = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
         served = {}
         for delivery, mode in modes.items():
-            more = {watch.kind: watch for watch in mode.watches if watch.kind not in asked}
-            shown = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
-            lacking = [why for kind, why in shown.items() if why and not more[kind].optional]
+            more = {watch.kind: watch for watch in mode.watches if watch.kind not in watches}
+            obstacles = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
+            lacking = [why for kind, why in obstacles.items() if why and not more[kind].optional]
             if lacking:
                 log.warning("delivery %s is not served: %s", delivery.value, "; ".join(lacking))
                 continue
             served[delivery] = mode
-            asked |= {kind: watch for kind, watch in more.items() if not shown[kind]}
-        for watch in asked.values():
+            watches |= {kind: watch for kind, watch in more.items() if not obstacles[kind]}
+        for watch in watches.values():
             selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
             query = {name: text for name, text in selectors.items() if text}
-            replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
+            replace, take = self._cluster.replace_objects(watch.kind), self._cluster.take_object_event(watch.kind)
             self._add(_path(watch), ObservedObject, replace, take, query, bookmarks=watch.bookmarks)
         return served
 

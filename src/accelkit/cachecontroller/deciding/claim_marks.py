@@ -35,9 +35,9 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
     return Patch(name, {"metadata": metadata}, have.uid)
 
 
-def choose_touch(claim: ObservedObject, shown: ClusterView) -> tuple[int, float]:
+def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, float]:
     """Return how often a claim of this age has been touched, and after how many seconds it is touched again."""
-    left, count = _measure_age(claim, shown), 0
+    left, count = _measure_age(claim, cluster), 0
     began = 0.0
     for until, pause in _TOUCHES:
         if left < until - began:
@@ -48,14 +48,14 @@ def choose_touch(claim: ObservedObject, shown: ClusterView) -> tuple[int, float]
     raise AssertionError
 
 
-def is_overdue(claim: ObservedObject, shown: ClusterView) -> bool:
+def is_overdue(claim: ObservedObject, cluster: ClusterView) -> bool:
     """Return whether the status must report that a claim has no volume."""
-    return _measure_age(claim, shown) > _OVERDUE_SECONDS
+    return _measure_age(claim, cluster) > _OVERDUE_SECONDS
 
 
-def _measure_age(claim: ObservedObject, shown: ClusterView) -> float:
+def _measure_age(claim: ObservedObject, cluster: ClusterView) -> float:
     try:
         created = datetime.fromisoformat(claim.metadata.creation_timestamp or "").timestamp()
     except (ValueError, OverflowError):
         return 0.0
-    return max(0.0, shown.now - created)
+    return max(0.0, cluster.now - created)

@@ -24,23 +24,23 @@ class FormerDigests:
         self._unused.pop(key, None)
 
     def select(
-        self, cache: Cache, shown: ClusterView, now: float, modes: Iterable[DeliveryMode]
+        self, cache: Cache, cluster: ClusterView, now: float, modes: Iterable[DeliveryMode]
     ) -> tuple[list[str], float]:
         """Return the former digests to keep, and the seconds until the next pass; 0 for none.
 
         Args:
             cache: with all former digests in its status.
-            shown: pods and nodes' reports.
+            cluster: pods and nodes' reports.
             now: seconds of a monotonic clock.
             modes: all delivery modes, because pods keep files that they got through another mode.
         """
         reported = {
             digest
-            for report in shown.list_reports(cache)
+            for report in cluster.list_reports(cache)
             for digest, entry in report.status.caches.get(cache.metadata.name, {}).items()
             if entry.pods
         }
-        used = {digest for mode in modes for digest, pods in mode.list_users(cache, shown).items() if pods}
+        used = {digest for mode in modes for digest, pods in mode.list_users(cache, cluster).items() if pods}
         former = self._unused.pop(cache.key, {})
         unused: dict[str, float] = {}
         kept = []

@@ -23,15 +23,15 @@ from accelkit.texts import list_some
 _UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
 
 
-def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
     """Return the claims to which volumes of a cache are bound, independent of their content and namespace."""
     ways = tuple(modes)
     found = set()
-    for name, volume in shown.list_of_cache(VOLUMES, cache.key):
+    for name, volume in cluster.list_of_cache(VOLUMES, cache.key):
         claim, uid = read_bound_claim(volume)
         if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
             continue
-        present = shown.find(claim)
+        present = cluster.find(claim)
         # A claim without its labels is not watched, but a claim with another UID has taken the name.
         taken = present is not None and present.metadata.uid != uid
         if not taken and any(mode.owns(cache, name, volume) for mode in ways):
@@ -39,7 +39,7 @@ def list_given_claims(cache: Cache, shown: ClusterView, modes: Iterable[Delivery
     return sorted(found, key=str)
 
 
-def list_pods_of(claims: Iterable[ObjectName], shown: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
+def list_pods_of(claims: Iterable[ObjectName], cluster: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
     """Return the pods that mount the claims, or only those that may write to them."""
     by_namespace: dict[str, set[str]] = {}
     for claim in claims:
@@ -47,7 +47,7 @@ def list_pods_of(claims: Iterable[ObjectName], shown: ClusterView, *, writing: b
     return [
         pod
         for namespace in sorted(by_namespace)
-        for pod in shown.list_pods(namespace)
+        for pod in cluster.list_pods(namespace)
         if by_namespace[namespace] & (pod.writable if writing else pod.claims)
     ]
 
@@ -72,9 +72,9 @@ def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) ->
     return states_by_namespace
 
 
-def admit_writers(status: CacheStatus, given: Iterable[ObjectName], shown: ClusterView) -> CacheStatus:
+def admit_writers(status: CacheStatus, given: Iterable[ObjectName], cluster: ClusterView) -> CacheStatus:
     """Return the status, with Degraded if pods mount a claim writable, past the webhook and the policies."""
-    writers = list_pods_of(given, shown, writing=True)
+    writers = list_pods_of(given, cluster, writing=True)
     if not writers:
         return status
     text = f"pods mount files that other pods read writable, past the webhook: {name_pods(writers)}; delete them"

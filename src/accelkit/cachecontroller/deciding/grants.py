@@ -19,7 +19,7 @@ from accelkit.gkm.conditions import Condition, ConditionType
 from accelkit.gkm.objects import Cache, PvcStatus
 
 
-def list_grants(cache: Cache, plan: DeliveryPlan, shown: ClusterView) -> dict[ObjectName, ObjectName]:
+def list_grants(cache: Cache, plan: DeliveryPlan, cluster: ClusterView) -> dict[ObjectName, ObjectName]:
     """Return the created and patched objects that let pods mount claims, with the claim of each.
 
     Claims that are filled in accelkit's namespace first are left out, because pods of users cannot mount them.
@@ -28,7 +28,7 @@ def list_grants(cache: Cache, plan: DeliveryPlan, shown: ClusterView) -> dict[Ob
     found |= {name: _read_claim(manifest) for name, manifest in plan.create if name.kind == VOLUMES}
     for patch in plan.patch:
         if gives(patch):
-            present = shown.find(patch.name)
+            present = cluster.find(patch.name)
             former = present.spec.get("claimRef") or {} if present is not None else {}
             body = {"spec": {"claimRef": {**former, **patch.body["spec"]["claimRef"]}}}
             found[patch.name] = _read_claim(body)

@@ -14,18 +14,18 @@ from accelkit.gkm.objects import Cache, CacheStatus
 from accelkit.texts import list_some
 
 
-def find_users(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
+def find_users(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]) -> list[ClaimPod]:
     """Return the pods that mount a claim of the cache according to its volumes, not according to the claims."""
-    return list_pods_of(list_given_claims(cache, shown, modes), shown)
+    return list_pods_of(list_given_claims(cache, cluster, modes), cluster)
 
 
-def find_leaving(cache: Cache, shown: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
+def find_leaving(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
     """Return the claims of a cache that are deleted but still have finalizers.
 
     A claim counts if a volume of the cache is bound to it, as for `find_users`.
     """
-    given = ((claim, shown.find(claim)) for claim in list_given_claims(cache, shown, modes))
-    return [claim for claim, seen in given if seen is not None and seen.metadata.deletion_timestamp]
+    given = ((claim, cluster.find(claim)) for claim in list_given_claims(cache, cluster, modes))
+    return [claim for claim, observed in given if observed is not None and observed.metadata.deletion_timestamp]
 
 
 def describe_removal(cache: Cache, users: Sequence[ClaimPod]) -> CacheStatus:

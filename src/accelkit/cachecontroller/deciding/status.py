@@ -24,7 +24,7 @@ from accelkit.texts import list_some
 
 # Access modes with which pods of several nodes can share a volume.
 _BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
-_SHOWN: Final = 5
+_MAX_LISTED: Final = 5
 _NOT_MEASURED: Final = "files that pods create are counted only where nodes hold the files, with delivery node"
 
 
@@ -73,12 +73,12 @@ def judge_ready(
     ready_here = [name for name, each in here.items() if each is not None and each.status == "True"]
     some = bool(ready_here) and (bool(ready_nodes) or not by_node)
     if failures:
-        shown = "; ".join(failures[:_SHOWN]) + (
-            f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        listed = "; ".join(failures[:_MAX_LISTED]) + (
+            f"; and {len(failures) - _MAX_LISTED} more" if len(failures) > _MAX_LISTED else ""
         )
         return (
-            state(ConditionType.READY, reasons[0], shown, holds=False),
-            state(ConditionType.DEGRADED, reasons[0], shown, holds=True),
+            state(ConditionType.READY, reasons[0], listed, holds=False),
+            state(ConditionType.DEGRADED, reasons[0], listed, holds=True),
         )
     healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
     if len(ready_here) < len(here):
@@ -95,7 +95,7 @@ def assemble_status(
     cache: Cache,
     decision: Decision,
     states: Mapping[str, PvcStatus],
-    shown: ClusterView,
+    cluster: ClusterView,
     nodes: Mapping[str, str],
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
@@ -106,22 +106,22 @@ def assemble_status(
         cache: with the decided values in its status, including `delivery`.
         decision: what pods get.
         states: states by namespace from the delivery mode.
-        shown: reports, namespaces and pods.
+        cluster: reports, namespaces and pods.
         nodes: existing nodes with their hostnames.
         users: pods by digest from the delivery mode; used if no node reports them.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
-    views = view_nodes(cache, status.resolved_digest, shown.list_reports(cache), nodes)
+    views = view_nodes(cache, status.resolved_digest, cluster.list_reports(cache), nodes)
     by_node = delivery is Delivery.NODE
     counts = count_pods(status.resolved_digest, users)
     if decision.serves:
-        existing = [each for each in cache.namespaces if each in shown.namespaces]
+        existing = [each for each in cache.namespaces if each in cluster.namespaces]
         ready, degraded = judge_ready(cache, delivery, views, states, existing)
         if resolved.status == "False":
             degraded = state(ConditionType.DEGRADED, resolved.reason, resolved.message, holds=True)
         of_nodes = summarize_nodes(views) if by_node else summarize_elsewhere(views, states, counts)
-        missing = {name: describe_missing(name) for name in cache.namespaces if name not in shown.namespaces}
+        missing = {name: describe_missing(name) for name in cache.namespaces if name not in cluster.namespaces}
         conditions = [ready, resolved, verified, *of_nodes, degraded]
         found = {**states, **missing}
     elif status.resolved_digest:
@@ -137,7 +137,7 @@ def assemble_status(
         conditions = [ready, resolved, verified, *(each for each in of_nodes if each.type == ConditionType.OUTDATED)]
     claims = {each.pvc_name for each in found.values() if each.pvc_name}
     leaving = sum(
-        pod.leaving and bool(claims & pod.claims) for each in cache.namespaces for pod in shown.list_pods(each)
+        pod.leaving and bool(claims & pod.claims) for each in cache.namespaces for pod in cluster.list_pods(each)
     )
     owners = {each.pvc_owner for each in found.values()} - {"Unknown"}
     return msgspec.structs.replace(

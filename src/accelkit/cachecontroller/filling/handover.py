@@ -50,25 +50,25 @@ class Given:
 
     Attributes:
         volume: name of the volume.
-        seen: the volume.
+        observed: the volume.
         claim: name of its claim.
         held: the claim with the UID in the claimRef; None if it no longer exists.
     """
 
     volume: ObjectName
-    seen: ObservedObject
+    observed: ObservedObject
     claim: ObjectName
     held: ObservedObject | None
 
     @property
     def digest(self) -> str:
         """Digest of its content."""
-        return read_annotation(self.seen, CACHE_DIGEST_ANNOTATION)
+        return read_annotation(self.observed, CACHE_DIGEST_ANNOTATION)
 
     @property
     def namespace(self) -> str:
         """Workload namespace that it belongs to."""
-        return read_annotation(self.seen, CACHE_NAMESPACE_ANNOTATION)
+        return read_annotation(self.observed, CACHE_NAMESPACE_ANNOTATION)
 
     @property
     def bound(self) -> bool:
@@ -82,28 +82,28 @@ class Given:
 
     def holds(self, target: Target) -> bool:
         """Return whether it contains the files that a target needs."""
-        return (self.namespace, self.digest, read_annotation(self.seen, CACHE_FILLED_ANNOTATION)) == (
+        return (self.namespace, self.digest, read_annotation(self.observed, CACHE_FILLED_ANNOTATION)) == (
             target.namespace,
             target.digest,
             target.mount_path,
         )
 
 
-def list_given(cache: Cache, shown: ClusterView) -> list[Given]:
+def list_given(cache: Cache, cluster: ClusterView) -> list[Given]:
     """Return the volumes of a cache that were handed over and are still usable."""
     found = []
-    for name, seen in shown.list_of_cache(VOLUMES, cache.key):
-        if read_annotation(seen, CACHE_FILLED_ANNOTATION) and not is_gone(seen):
-            claim = read_claim_name(seen)
-            held = shown.find(claim)
-            ours = held is not None and held.metadata.uid == read_claim_ref(seen).get("uid")
-            found.append(Given(name, seen, claim, held if ours else None))
+    for name, observed in cluster.list_of_cache(VOLUMES, cache.key):
+        if read_annotation(observed, CACHE_FILLED_ANNOTATION) and not is_gone(observed):
+            claim = read_claim_name(observed)
+            held = cluster.find(claim)
+            ours = held is not None and held.metadata.uid == read_claim_ref(observed).get("uid")
+            found.append(Given(name, observed, claim, held if ours else None))
     return found
 
 
-def list_users(claim: ObjectName, shown: ClusterView) -> list[str]:
+def list_users(claim: ObjectName, cluster: ClusterView) -> list[str]:
     """Return the names of the pods that mount a claim."""
-    return sorted(pod.name for pod in shown.list_pods(claim.namespace) if claim.name in pod.claims)
+    return sorted(pod.name for pod in cluster.list_pods(claim.namespace) if claim.name in pod.claims)
 
 
 class HandOver:
@@ -112,14 +112,14 @@ class HandOver:
     Args:
         target: content and namespace of the volume.
         given: all volumes of the cache that were handed over.
-        shown: current state.
+        cluster: current state.
         work: collects the changes.
     """
 
-    def __init__(self, target: Target, given: Iterable[Given], shown: ClusterView, work: Work) -> None:
+    def __init__(self, target: Target, given: Iterable[Given], cluster: ClusterView, work: Work) -> None:
         self._target = target
         self._given = tuple(given)
-        self._shown = shown
+        self._cluster = cluster
         self._work = work
         key = target.cache.key
         self._plain = ObjectName(CLAIMS, names.name_claim(key), target.namespace)
@@ -132,14 +132,20 @@ class HandOver:
     def give(self, filled: Filled) -> Waiting:
         """Hand over a filled volume; return what is still missing."""
         chosen = self._choose(filled.volume.name)
-        return chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.seen, filled.modes, chosen)
+        return (
+            chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.observed, filled.modes, chosen)
+        )
 
     def follow_pods(self, given: Given) -> None:
         """Move a volume to its other name if pods wait for that name, and none uses the current one."""
         other = self._pinned if given.claim == self._plain else self._plain
-        if not list_users(given.claim, self._shown) and list_users(other, self._shown) and self._is_free(other, given):
-            modes = given.seen.spec.get("accessModes")
-            self._bind(given.volume, given.seen, tuple(modes) if isinstance(modes, list) else (), other)
+        if (
+            not list_users(given.claim, self._cluster)
+            and list_users(other, self._cluster)
+            and self._is_free(other, given)
+        ):
+            modes = given.observed.spec.get("accessModes")
+            self._bind(given.volume, given.observed, tuple(modes) if isinstance(modes, list) else (), other)
 
     def hurry(self, given: Given) -> None:
         """Touch a claim that waits for a volume which is bound to it.
@@ -148,7 +154,7 @@ class HandOver:
         """
         if given.held is None or given.held.status.get("phase") not in _UNBOUND:
             return
-        touch = f"{given.volume.name} {int(self._shown.now / _TOUCH_SECONDS)}"
+        touch = f"{given.volume.name} {int(self._cluster.now / _TOUCH_SECONDS)}"
         self._work.wakes.append(_TOUCH_SECONDS)
         if read_annotation(given.held, CACHE_VOLUME_ANNOTATION) != touch:
             body = {"metadata": {"annotations": {CACHE_VOLUME_ANNOTATION: touch}}}
@@ -162,57 +168,66 @@ class HandOver:
             )
 
     def _is_free(self, claim: ObjectName, given: Given) -> bool:
-        seen = self._shown.find(claim)
-        if seen is None:
-            return self._work.read_refusal(claim, self._shown) is None
-        return read_volume_name(seen) == given.volume.name
+        observed = self._cluster.find(claim)
+        if observed is None:
+            return self._work.read_refusal(claim, self._cluster) is None
+        return read_volume_name(observed) == given.volume.name
 
     def _choose(self, volume: str) -> ObjectName | Waiting:
         """Return the name of the claim for a volume that has none yet."""
         for name in (self._plain, self._pinned):
-            seen = self._shown.find(name)
-            if seen is not None and read_volume_name(seen) == volume and seen.metadata.deletion_timestamp is None:
+            observed = self._cluster.find(name)
+            if (
+                observed is not None
+                and read_volume_name(observed) == volume
+                and observed.metadata.deletion_timestamp is None
+            ):
                 return name
-        if not list_users(self._plain, self._shown) and list_users(self._pinned, self._shown):
+        if not list_users(self._plain, self._cluster) and list_users(self._pinned, self._cluster):
             return self._take(self._pinned)
         former = next((each for each in self._given if each.claim == self._plain and each.held is not None), None)
         if former is None:
             return self._take(self._plain)
-        if list_users(self._plain, self._shown):
+        if list_users(self._plain, self._cluster):
             return self._take(self._pinned)
         if former.held is not None:
             self._work.remove(self._plain, former.held)
         return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest goes first")
 
     def _take(self, claim: ObjectName) -> ObjectName | Waiting:
-        if (refusal := self._work.read_refusal(claim, self._shown)) is not None:
+        if (refusal := self._work.read_refusal(claim, self._cluster)) is not None:
             return Waiting(refusal.reason, f"claim {claim.name}: {refusal.message}")
-        seen = self._shown.find(claim)
-        if seen is None:
+        observed = self._cluster.find(claim)
+        if observed is None:
             return claim
-        if seen.status.get("phase") == _LOST and read_annotation(seen, CACHE_KEY_ANNOTATION) == self._target.cache.key:
-            self._work.remove(claim, seen)
+        if (
+            observed.status.get("phase") == _LOST
+            and read_annotation(observed, CACHE_KEY_ANNOTATION) == self._target.cache.key
+        ):
+            self._work.remove(claim, observed)
             return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is created again")
-        if seen.metadata.deletion_timestamp is not None:
+        if observed.metadata.deletion_timestamp is not None:
             return waiting_for(Reason.PENDING, f"claim {claim.name} is being deleted")
         message = f"claim {claim.name} exists, and was not created for this cache"
         return waiting_for(Reason.CLAIM_EXISTS, message)
 
-    def _bind(self, volume: ObjectName, seen: ObservedObject, modes: tuple[str, ...], name: ObjectName) -> Waiting:
-        claim = self._shown.find(name)
+    def _bind(self, volume: ObjectName, observed: ObservedObject, modes: tuple[str, ...], name: ObjectName) -> Waiting:
+        claim = self._cluster.find(name)
         if claim is None:
-            size = str((seen.spec.get("capacity") or {}).get("storage", "1Mi"))
-            storage_class = str(seen.spec.get("storageClassName", ""))
+            size = str((observed.spec.get("capacity") or {}).get("storage", "1Mi"))
+            storage_class = str(observed.spec.get("storageClassName", ""))
             body = write_claim(
                 self._target.mark(name.name, name.namespace), storage_class, modes, size, volume=volume.name
             )
             self._work.create.append((name, body))
-        elif read_claim_ref(seen).get("uid") != claim.metadata.uid:
-            self._work.patch.append(Patch(volume, self._write_gift(seen, modes, name, claim), seen.metadata.uid))
+        elif read_claim_ref(observed).get("uid") != claim.metadata.uid:
+            self._work.patch.append(
+                Patch(volume, self._write_gift(observed, modes, name, claim), observed.metadata.uid)
+            )
         return waiting_for(Reason.PENDING, f"claim {name.name} gets the filled volume {volume.name}")
 
     def _write_gift(
-        self, seen: ObservedObject, modes: tuple[str, ...], name: ObjectName, claim: ObservedObject
+        self, observed: ObservedObject, modes: tuple[str, ...], name: ObjectName, claim: ObservedObject
     ) -> dict[str, Any]:
         marked = self._target.mark("", **{CACHE_FILLED_ANNOTATION: self._target.mount_path})
         reference = {
@@ -224,7 +239,7 @@ class HandOver:
             "resourceVersion": None,
         }
         spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
-        if is_dynamic(seen):
+        if is_dynamic(observed):
             # The volume is deleted with its claim, whatever its class specifies: no other component manages it.
             spec["persistentVolumeReclaimPolicy"] = "Delete"
         return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

@@ -39,7 +39,7 @@ _TURN_SECONDS: Final = 60.0
 _LOOK_AGAIN_SECONDS: Final = 10.0
 # Exit code of a pod that finds the folder inside the folder, which older runtimes show.
 _IGNORED: Final = 78
-_SHOWN_AT: Final = "/volume"
+_MOUNT_PATH: Final = "/volume"
 _PREFETCH: Final = "prefetch"
 
 
@@ -99,7 +99,7 @@ class ImageDelivery:
         """Kinds that it watches."""
         return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
-    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the next changes for a verified cache."""
         work = Work()
         target = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path)
@@ -107,59 +107,59 @@ class ImageDelivery:
             ready = state(ConditionType.READY, Reason.NOT_RELOCATABLE, obstacle, holds=False)
         else:
             try:
-                ready = self._prefetch(target, shown, work)
+                ready = self._prefetch(target, cluster, work)
             except CacheError as exc:
                 ready = state(ConditionType.READY, Reason.INVALID_SPEC, str(exc), holds=False)
-        self._collect(cache, shown, work)
+        self._collect(cache, cluster, work)
         states = {}
         for namespace in cache.namespaces:
-            outdated = _find_outdated(target, namespace, shown)
+            outdated = _find_outdated(target, namespace, cluster)
             states[namespace] = PvcStatus(pvc_owner="Operator", conditions=[ready, outdated])
         return work.finish(states)
 
-    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all objects that were created for a cache."""
         work = Work()
-        self._collect(cache, shown, work)
+        self._collect(cache, cluster, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
-    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount an image with the digest, from any repository."""
         return {
             digest: [
                 pod
                 for each in cache.namespaces
-                for pod in shown.list_pods(each)
+                for pod in cluster.list_pods(each)
                 if any(image.endswith(f"@{digest}") for image in pod.images)
             ]
             for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests))
         }
 
-    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
         """Return whether an object was created for a cache."""
         ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
-        return ours and read_annotation(seen, CACHE_KEY_ANNOTATION) == cache.key
+        return ours and read_annotation(observed, CACHE_KEY_ANNOTATION) == cache.key
 
-    def _prefetch(self, target: Target, shown: ClusterView, work: Work) -> Condition:
+    def _prefetch(self, target: Target, cluster: ClusterView, work: Work) -> Condition:
         name = ObjectName(DAEMON_SETS, target.name(_PREFETCH), self._settings.namespace)
         work.keep.add(name)
-        seen = shown.find(name)
-        if seen is None:
-            return self._request(target, name, shown, work)
-        if not _names_image(seen):
+        observed = cluster.find(name)
+        if observed is None:
+            return self._request(target, name, cluster, work)
+        if not _names_image(observed):
             # The API server drops image volumes and their mounts without an error. It may have been upgraded by now.
             work.wakes.append(_ASK_AGAIN_SECONDS)
-            if shown.now - read_time(seen.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
-                work.remove(name, seen)
+            if cluster.now - read_time(observed.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
+                work.remove(name, observed)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
-        self._follow_template(target, name, seen, work)
-        copies = list_copies(target, self._settings, name, seen.metadata.uid)
-        if (refusal := work.copy_secrets(copies, shown)) is not None:
+        self._follow_template(target, name, observed, work)
+        copies = list_copies(target, self._settings, name, observed.metadata.uid)
+        if (refusal := work.copy_secrets(copies, cluster)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
-        ready, wanted = (_count(seen, each) for each in ("numberReady", "desiredNumberScheduled"))
+        ready, wanted = (_count(observed, each) for each in ("numberReady", "desiredNumberScheduled"))
         if ready < wanted:
             work.wakes.append(_LOOK_AGAIN_SECONDS)
-        if ignoring := self._find_ignoring(target, shown):
+        if ignoring := self._find_ignoring(target, cluster):
             text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
         if not ready:
@@ -167,29 +167,29 @@ class ImageDelivery:
             return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
         return state(ConditionType.READY, Reason.READY, f"{ready} of {wanted} nodes have the image", holds=True)
 
-    def _request(self, target: Target, name: ObjectName, shown: ClusterView, work: Work) -> Condition:
+    def _request(self, target: Target, name: ObjectName, cluster: ClusterView, work: Work) -> Condition:
         """Create the DaemonSet that pulls the image, unless its namespace has reached the limit."""
-        if (refusal := work.read_refusal(name, shown)) is not None:
+        if (refusal := work.read_refusal(name, cluster)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
-        if excess := find_excess_of_prefetches(target, self._settings.namespace, shown):
+        if excess := find_excess_of_prefetches(target, self._settings.namespace, cluster):
             work.wakes.append(_TURN_SECONDS)
             return state(ConditionType.READY, Reason.OVER_BUDGET, excess, holds=False)
         work.create.append((name, self._write(target, name)))
         return state(ConditionType.READY, Reason.PENDING, "nodes are about to pull the image", holds=False)
 
-    def _find_ignoring(self, target: Target, shown: ClusterView) -> list[str]:
+    def _find_ignoring(self, target: Target, cluster: ClusterView) -> list[str]:
         """Return the nodes on which a pod saw the whole image instead of its folder."""
-        pods = shown.list_pods(self._settings.namespace)
+        pods = cluster.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
-    def _follow_template(self, target: Target, name: ObjectName, seen: ObservedObject, work: Work) -> None:
+    def _follow_template(self, target: Target, name: ObjectName, observed: ObservedObject, work: Work) -> None:
         """Update the pods' placement to the cache's podTemplate."""
-        have = ((seen.spec.get("template") or {}).get("spec")) or {}
-        want = place_pod(target.cache.spec.pod_template)
+        present = ((observed.spec.get("template") or {}).get("spec")) or {}
+        desired = place_pod(target.cache.spec.pod_template)
         fields = ("nodeSelector", "tolerations", "affinity")
-        if any((have.get(each) or None) != want.get(each) for each in fields):
-            spec = {"template": {"spec": {each: want.get(each) for each in fields}}}
-            work.patch.append(Patch(name, {"spec": spec}, seen.metadata.uid))
+        if any((present.get(each) or None) != desired.get(each) for each in fields):
+            spec = {"template": {"spec": {each: desired.get(each) for each in fields}}}
+            work.patch.append(Patch(name, {"spec": spec}, observed.metadata.uid))
 
     def _write(self, target: Target, name: ObjectName) -> dict[str, Any]:
         metadata = target.mark(name.name, name.namespace)
@@ -200,11 +200,16 @@ class ImageDelivery:
             "name": "hold",
             "image": self._settings.image,
             # The image stays on the node while a pod uses it. Runtimes without support for folders report no error.
-            "command": ["sh", "-c", f'test ! -e "$0" || exit {_IGNORED}; exec sleep infinity', f"{_SHOWN_AT}/{folder}"],
+            "command": [
+                "sh",
+                "-c",
+                f'test ! -e "$0" || exit {_IGNORED}; exec sleep infinity',
+                f"{_MOUNT_PATH}/{folder}",
+            ],
             "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
             "securityContext": RESTRICTED,
             "volumeMounts": [
-                {"name": "kernel-cache", "mountPath": _SHOWN_AT, "subPath": folder, "readOnly": True},
+                {"name": "kernel-cache", "mountPath": _MOUNT_PATH, "subPath": folder, "readOnly": True},
             ],
         }
         pod = {
@@ -231,28 +236,28 @@ class ImageDelivery:
         }
         return {"apiVersion": DAEMON_SETS.api_version, "kind": DAEMON_SETS.kind, "metadata": metadata, "spec": spec}
 
-    def _collect(self, cache: Cache, shown: ClusterView, work: Work) -> None:
-        for name, seen in shown.list_of_cache(DAEMON_SETS, cache.key):
+    def _collect(self, cache: Cache, cluster: ClusterView, work: Work) -> None:
+        for name, observed in cluster.list_of_cache(DAEMON_SETS, cache.key):
             if name not in work.keep and name.namespace == self._settings.namespace:
-                work.remove(name, seen)
+                work.remove(name, observed)
 
 
-def _names_image(seen: ObservedObject) -> bool:
-    volumes = (((seen.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
+def _names_image(observed: ObservedObject) -> bool:
+    volumes = (((observed.spec.get("template") or {}).get("spec")) or {}).get("volumes") or []
     return any(isinstance(each, dict) and each.get("image") for each in volumes)
 
 
-def _count(seen: ObservedObject, name: str) -> int:
-    value = seen.status.get(name, 0)
+def _count(observed: ObservedObject, name: str) -> int:
+    value = observed.status.get(name, 0)
     return value if isinstance(value, int) else 0
 
 
-def _find_outdated(target: Target, namespace: str, shown: ClusterView) -> Condition:
+def _find_outdated(target: Target, namespace: str, cluster: ClusterView) -> Condition:
     """Return whether pods use another digest of the cache's image."""
     repository = target.image.partition("@")[0]
     pods = sorted(
         pod.name
-        for pod in shown.list_pods(namespace)
+        for pod in cluster.list_pods(namespace)
         if any(each.startswith(f"{repository}@") and each != target.image for each in pod.images)
     )
     if not pods:

@@ -67,58 +67,58 @@ class NamespaceDelivery:
             Watch(SNAPSHOT_CLASSES, selector="", optional=True),
         )
 
-    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the next changes for a verified cache."""
         work = Work()
-        given = list_given(cache, shown)
+        given = list_given(cache, cluster)
         states = {}
         for namespace in cache.namespaces:
-            if shown.namespaces.get(namespace) is False:
-                states[namespace] = self._prepare(cache, namespace, given, shown, work)
+            if cluster.namespaces.get(namespace) is False:
+                states[namespace] = self._prepare(cache, namespace, given, cluster, work)
         for each in given:
             # The cache no longer names this namespace.
             if each.namespace not in cache.namespaces:
-                _collect(each, shown, work)
-        self._collect_filling(cache, shown, work)
+                _collect(each, cluster, work)
+        self._collect_filling(cache, cluster, work)
         return work.finish(states)
 
-    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all objects that were created for a cache; pods keep what they use."""
         work = Work()
-        for each in list_given(cache, shown):
-            _collect(each, shown, work)
-        for name, seen in shown.list_of_cache(CLAIMS, cache.key):
-            if name.namespace != self._settings.namespace and self._is_halfway(name, seen, shown):
-                work.remove(name, seen)
-        self._collect_filling(cache, shown, work)
+        for each in list_given(cache, cluster):
+            _collect(each, cluster, work)
+        for name, observed in cluster.list_of_cache(CLAIMS, cache.key):
+            if name.namespace != self._settings.namespace and self._is_halfway(name, observed, cluster):
+                work.remove(name, observed)
+        self._collect_filling(cache, cluster, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
-    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount a handed over volume, according to the volume."""
         found: dict[str, list[ClaimPod]] = {}
-        for each in list_given(cache, shown):
-            pods = shown.list_pods(each.claim.namespace) if each.held is not None else ()
+        for each in list_given(cache, cluster):
+            pods = cluster.list_pods(each.claim.namespace) if each.held is not None else ()
             found.setdefault(each.digest, []).extend(pod for pod in pods if each.claim.name in pod.claims)
         return found
 
-    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
         """Return whether an object was created for a cache.
 
         In accelkit's namespace, the annotation is trusted. A claim in another namespace only counts if a volume
         confirms it, which `plan` checks; a tenant who copies labels and annotation only gets a claim that is not used.
         """
-        if read_annotation(seen, CACHE_KEY_ANNOTATION) != cache.key:
+        if read_annotation(observed, CACHE_KEY_ANNOTATION) != cache.key:
             return False
         if name.namespace == self._settings.namespace and name.kind in _FILLING:
             return True
-        return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
+        return name.kind in {CLAIMS, VOLUMES} and bool(read_annotation(observed, CACHE_NAMESPACE_ANNOTATION))
 
     def _prepare(
-        self, cache: Cache, namespace: str, given: Iterable[Given], shown: ClusterView, work: Work
+        self, cache: Cache, namespace: str, given: Iterable[Given], cluster: ClusterView, work: Work
     ) -> PvcStatus:
         target = Target(cache, namespace, cache.status.resolved_digest, cache.status.mount_path)
         here = [each for each in given if each.namespace == namespace]
-        hand_over = HandOver(target, here, shown, work)
+        hand_over = HandOver(target, here, cluster, work)
         current = hand_over.find_given()
         former = [each for each in here if each is not current]
         for each in here:
@@ -126,24 +126,24 @@ class NamespaceDelivery:
         if current is not None and current.bound:
             hand_over.follow_pods(current)
             for each in former:
-                _collect(each, shown, work)
-            _collect_lost(current, shown, work, cache.key)
+                _collect(each, cluster, work)
+            _collect_lost(current, cluster, work, cache.key)
             ready = state(ConditionType.READY, Reason.READY, f"claim {current.claim.name} is filled", holds=True)
-            return self._build_status(current, "", ready, former, shown)
+            return self._build_status(current, "", ready, former, cluster)
         if current is not None:
             hand_over.hurry(current)
             text = f"claim {current.claim.name} is being bound to its volume"
-            return self._build_status(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, shown)
-        answer = VolumeFilling(target, self._settings, shown, work).fill()
+            return self._build_status(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, cluster)
+        answer = VolumeFilling(target, self._settings, cluster, work).fill()
         waiting = hand_over.give(answer) if isinstance(answer, Filled) else answer
         # Until then, pods keep what they have.
         last = next((each for each in former if each.bound and not each.leaving), None)
-        return self._build_status(last, waiting.job, _wait(waiting), former, shown)
+        return self._build_status(last, waiting.job, _wait(waiting), former, cluster)
 
     def _build_status(
-        self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], shown: ClusterView
+        self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], cluster: ClusterView
     ) -> PvcStatus:
-        pods = [pod for each in former for pod in list_users(each.claim, shown)]
+        pods = [pod for each in former for pod in list_users(each.claim, cluster)]
         text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
         outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
         return PvcStatus(
@@ -154,21 +154,21 @@ class NamespaceDelivery:
             conditions=[ready, outdated],
         )
 
-    def _collect_filling(self, cache: Cache, shown: ClusterView, work: Work) -> None:
+    def _collect_filling(self, cache: Cache, cluster: ClusterView, work: Work) -> None:
         """Delete all objects that are used to fill volumes and are no longer needed."""
         for kind in _FILLING:
-            for name, seen in shown.list_of_cache(kind, cache.key):
-                if name.namespace == self._settings.namespace and name not in work.keep and _fills(seen):
-                    work.remove(name, seen)
+            for name, observed in cluster.list_of_cache(kind, cache.key):
+                if name.namespace == self._settings.namespace and name not in work.keep and _fills(observed):
+                    work.remove(name, observed)
 
-    def _is_halfway(self, name: ObjectName, seen: ObservedObject, shown: ClusterView) -> bool:
+    def _is_halfway(self, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
         """Return whether a claim was created for a volume that is not handed over yet, or no longer exists."""
-        if read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
+        if read_annotation(observed, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
             return False
-        volume = shown.find(ObjectName(VOLUMES, read_volume_name(seen)))
+        volume = cluster.find(ObjectName(VOLUMES, read_volume_name(observed)))
         if volume is None:
-            return seen.status.get("phase") == "Lost"
-        ours = read_annotation(volume, CACHE_KEY_ANNOTATION) == read_annotation(seen, CACHE_KEY_ANNOTATION)
+            return observed.status.get("phase") == "Lost"
+        ours = read_annotation(volume, CACHE_KEY_ANNOTATION) == read_annotation(observed, CACHE_KEY_ANNOTATION)
         return ours and read_claim_ref(volume).get("namespace") == self._settings.namespace
 
 
@@ -176,18 +176,18 @@ def _wait(waiting: Waiting) -> Condition:
     return Condition(ConditionType.READY.value, "False", waiting.reason, waiting.message[:1024])
 
 
-def _fills(seen: ObservedObject) -> bool:
-    return bool(read_annotation(seen, CACHE_NAMESPACE_ANNOTATION))
+def _fills(observed: ObservedObject) -> bool:
+    return bool(read_annotation(observed, CACHE_NAMESPACE_ANNOTATION))
 
 
-def _collect(given: Given, shown: ClusterView, work: Work) -> None:
-    if given.held is not None and not list_users(given.claim, shown):
+def _collect(given: Given, cluster: ClusterView, work: Work) -> None:
+    if given.held is not None and not list_users(given.claim, cluster):
         work.remove(given.claim, given.held)
 
 
-def _collect_lost(current: Given, shown: ClusterView, work: Work, key: str) -> None:
+def _collect_lost(current: Given, cluster: ClusterView, work: Work, key: str) -> None:
     """Delete claims from which a volume has moved away, because they cannot be used again."""
-    for name, seen in shown.list_of_cache(CLAIMS, key):
-        moved = read_volume_name(seen) == current.volume.name and name != current.claim
-        if name.namespace == current.namespace and moved and seen.status.get("phase") == "Lost":
-            work.remove(name, seen)
+    for name, observed in cluster.list_of_cache(CLAIMS, key):
+        moved = read_volume_name(observed) == current.volume.name and name != current.claim
+        if name.namespace == current.namespace and moved and observed.status.get("phase") == "Lost":
+            work.remove(name, observed)

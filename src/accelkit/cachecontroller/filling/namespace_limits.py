@@ -17,34 +17,34 @@ MOST_JOBS: Final = 4
 MOST_PREFETCHES: Final = 8
 
 
-def find_wait_for_job(target: Target, home: str, shown: ClusterView) -> str:
+def find_wait_for_job(target: Target, home: str, cluster: ClusterView) -> str:
     """Return why no further Job may start for a cache now; empty if one may.
 
     Args:
         target: target of the Job.
         home: accelkit's own namespace.
-        shown: current state.
+        cluster: current state.
     """
     namespace = target.cache.metadata.namespace
-    running = [each for each in _list_of_namespace(JOBS, namespace, home, shown) if not has_ended(each)]
+    running = [each for each in _list_of_namespace(JOBS, namespace, home, cluster) if not has_ended(each)]
     if not namespace or len(running) < MOST_JOBS:
         return ""
     return f"{len(running)} Jobs of caches of namespace {namespace} run; this one waits for its turn"
 
 
-def find_excess_of_prefetches(target: Target, home: str, shown: ClusterView) -> str:
+def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -> str:
     """Return why no further DaemonSet may pull an image for a cache; empty if one may.
 
     Args:
         target: target of the DaemonSet.
         home: accelkit's own namespace.
-        shown: current state.
+        cluster: current state.
     """
     namespace = target.cache.metadata.namespace
     # DaemonSets of the same cache have a former digest, and are deleted.
     there = [
         each
-        for each in _list_of_namespace(DAEMON_SETS, namespace, home, shown)
+        for each in _list_of_namespace(DAEMON_SETS, namespace, home, cluster)
         if read_annotation(each, CACHE_KEY_ANNOTATION) != target.cache.key
     ]
     if not namespace or len(there) < MOST_PREFETCHES:
@@ -55,12 +55,12 @@ def find_excess_of_prefetches(target: Target, home: str, shown: ClusterView) -> 
     )
 
 
-def _list_of_namespace(kind: Kind, namespace: str, home: str, shown: ClusterView) -> list[ObservedObject]:
+def _list_of_namespace(kind: Kind, namespace: str, home: str, cluster: ClusterView) -> list[ObservedObject]:
     # Tenants cannot write in accelkit's namespace, so annotations are trusted.
     return [
-        seen
-        for name, seen in shown.list_all(kind)
+        observed
+        for name, observed in cluster.list_all(kind)
         if name.namespace == home
-        and seen.metadata.deletion_timestamp is None
-        and read_annotation(seen, CACHE_KEY_ANNOTATION).partition("/")[0] == namespace
+        and observed.metadata.deletion_timestamp is None
+        and read_annotation(observed, CACHE_KEY_ANNOTATION).partition("/")[0] == namespace
     ]

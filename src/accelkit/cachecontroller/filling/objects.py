@@ -99,22 +99,22 @@ class Work:
     keep: set[ObjectName] = field(default_factory=set)
     wakes: list[float] = field(default_factory=list)
 
-    def read_refusal(self, name: ObjectName, shown: ClusterView) -> Refusal | None:
+    def read_refusal(self, name: ObjectName, cluster: ClusterView) -> Refusal | None:
         """Return why the last attempt to write an object failed, and schedule another pass in this case."""
-        refusal = shown.find_refusal(name)
+        refusal = cluster.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)
         return refusal
 
-    def copy_secrets(self, copies: Iterable[SecretCopy], shown: ClusterView) -> Refusal | None:
+    def copy_secrets(self, copies: Iterable[SecretCopy], cluster: ClusterView) -> Refusal | None:
         """Add copies of pull secrets; return why one of them cannot be copied."""
         self.copies += copies
-        return next((refusal for each in copies if (refusal := self.read_refusal(each.name, shown))), None)
+        return next((refusal for each in copies if (refusal := self.read_refusal(each.name, cluster))), None)
 
-    def remove(self, name: ObjectName, seen: ObservedObject) -> None:
+    def remove(self, name: ObjectName, observed: ObservedObject) -> None:
         """Delete an object, at most once."""
-        if seen.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
-            self.delete.append(Deletion(name, seen.metadata.uid))
+        if observed.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
+            self.delete.append(Deletion(name, observed.metadata.uid))
 
     def finish(self, states: Mapping[str, PvcStatus]) -> DeliveryPlan:
         """Return the changes as a plan."""
@@ -148,7 +148,7 @@ class Filled:
     """A filled volume in accelkit's namespace, and the access modes with which it is handed over."""
 
     volume: ObjectName
-    seen: ObservedObject
+    observed: ObservedObject
     modes: tuple[str, ...]
     job: str
 
@@ -160,9 +160,9 @@ class Refused:
     message: str
 
 
-def read_annotation(seen: ObservedObject, name: str) -> str:
+def read_annotation(observed: ObservedObject, name: str) -> str:
     """Return an annotation; empty if it is missing."""
-    return (seen.metadata.annotations or {}).get(name, "")
+    return (observed.metadata.annotations or {}).get(name, "")
 
 
 def read_volume_name(claim: ObservedObject) -> str:
@@ -182,9 +182,9 @@ def read_claim_name(volume: ObservedObject) -> ObjectName:
     return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
 
 
-def fills_elsewhere(namespace: str, seen: ObservedObject) -> bool:
+def fills_elsewhere(namespace: str, observed: ObservedObject) -> bool:
     """Return whether an object only fills a volume for another namespace; its Job does not count as a user."""
-    return read_annotation(seen, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
+    return read_annotation(observed, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
 
 
 def is_dynamic(volume: ObservedObject) -> bool:

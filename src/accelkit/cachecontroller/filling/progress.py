@@ -46,25 +46,27 @@ class Attempt:
     uid: str
 
 
-def find_attempt(namespace: str, base: str, key: str, shown: ClusterView) -> Attempt | None:
+def find_attempt(namespace: str, base: str, key: str, cluster: ClusterView) -> Attempt | None:
     """Return the last attempt, by the beginning of the Job's name."""
     tries = [
-        (_read_number(seen), name, seen)
-        for name, seen in shown.list_of_cache(JOBS, key)
-        if name.namespace == namespace and name.name.startswith(f"{base}-") and seen.metadata.deletion_timestamp is None
+        (_read_number(observed), name, observed)
+        for name, observed in cluster.list_of_cache(JOBS, key)
+        if name.namespace == namespace
+        and name.name.startswith(f"{base}-")
+        and observed.metadata.deletion_timestamp is None
     ]
     if not tries:
         return None
-    number, name, seen = max(tries, key=lambda each: (each[0], each[1].name))
-    ended = _read_ends(seen)
-    message_of_pod = _read_pods(name, shown)
+    number, name, observed = max(tries, key=lambda each: (each[0], each[1].name))
+    ended = _read_ends(observed)
+    message_of_pod = _read_pods(name, cluster)
     if "Complete" in ended:
-        return Attempt(name, number, JobState.DONE, "", 0.0, seen.metadata.uid)
+        return Attempt(name, number, JobState.DONE, "", 0.0, observed.metadata.uid)
     if "Failed" not in ended:
-        return Attempt(name, number, JobState.RUNNING, message_of_pod, 0.0, seen.metadata.uid)
+        return Attempt(name, number, JobState.RUNNING, message_of_pod, 0.0, observed.metadata.uid)
     again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + _BACK_OFF.compute(number)
     message = first((message_of_pod, str(ended["Failed"].get("message", "")), "its Job failed"))
-    return Attempt(name, number, JobState.FAILED, message, again_at, seen.metadata.uid)
+    return Attempt(name, number, JobState.FAILED, message, again_at, observed.metadata.uid)
 
 
 def has_ended(job: ObservedObject) -> bool:
@@ -81,15 +83,15 @@ def _read_number(job: ObservedObject) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _read_pods(job: ObjectName, shown: ClusterView) -> str:
+def _read_pods(job: ObjectName, cluster: ClusterView) -> str:
     """Return the message of a Job's newest pod: its termination message, why it does not start, or an empty text."""
     pods = [
-        (seen.metadata.creation_timestamp or "", name.name, seen)
-        for name, seen in shown.list_all(PODS)
+        (observed.metadata.creation_timestamp or "", name.name, observed)
+        for name, observed in cluster.list_all(PODS)
         if name.namespace == job.namespace
-        and (seen.metadata.labels or {}).get("batch.kubernetes.io/job-name") == job.name
+        and (observed.metadata.labels or {}).get("batch.kubernetes.io/job-name") == job.name
     ]
-    message_of_pod = [_read_pod(seen) for _, _, seen in sorted(pods, key=lambda each: each[:2], reverse=True)]
+    message_of_pod = [_read_pod(observed) for _, _, observed in sorted(pods, key=lambda each: each[:2], reverse=True)]
     return shorten(first(message_of_pod), _MAX_MESSAGE)
 
 

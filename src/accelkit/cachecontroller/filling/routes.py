@@ -81,26 +81,26 @@ class Storage:
     snapshot_class: str
 
 
-def find_storage(asked: str, shown: ClusterView) -> Storage | None:
+def find_storage(asked: str, cluster: ClusterView) -> Storage | None:
     """Return a StorageClass, or the cluster's default one; None if it does not exist."""
-    classes = {name.name: seen for name, seen in shown.list_all(CLASSES)}
+    classes = {name.name: observed for name, observed in cluster.list_all(CLASSES)}
     name = asked or _find_default(classes.items())
     if name not in classes:
         return None
     provisioner = classes[name].provisioner
     snapshot_classes = sorted(
-        each.name for each, seen in shown.list_all(SNAPSHOT_CLASSES) if seen.driver == provisioner
+        each.name for each, observed in cluster.list_all(SNAPSHOT_CLASSES) if observed.driver == provisioner
     )
-    csi = shown.find(ObjectName(DRIVERS, provisioner)) is not None
+    csi = cluster.find(ObjectName(DRIVERS, provisioner)) is not None
     return Storage(name, provisioner, csi, snapshot_classes[0] if csi and snapshot_classes else "")
 
 
 def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
     # The newest one, as the API server chooses.
     default = [
-        (seen.metadata.creation_timestamp or "", name)
-        for name, seen in classes
-        if read_annotation(seen, _DEFAULT_CLASS) == "true"
+        (observed.metadata.creation_timestamp or "", name)
+        for name, observed in classes
+        if read_annotation(observed, _DEFAULT_CLASS) == "true"
     ]
     return max(default)[1] if default else ""
 
@@ -126,7 +126,7 @@ def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
     return [both, *copies, shared]
 
 
-def find_refusal(name: ObjectName, claim: ObservedObject, shown: ClusterView) -> tuple[str, bool]:
+def find_refusal(name: ObjectName, claim: ObservedObject, cluster: ClusterView) -> tuple[str, bool]:
     """Return the last message of the provisioner about a claim without a volume, and whether it is permanent.
 
     Permanent refusals are also stored in an annotation of the claim, because Events expire.
@@ -134,11 +134,11 @@ def find_refusal(name: ObjectName, claim: ObservedObject, shown: ClusterView) ->
     if kept := read_annotation(claim, CACHE_REFUSED_ANNOTATION):
         return kept, True
     events = [
-        seen
-        for _, seen in shown.list_all(EVENTS)
-        if seen.reason == _FAILED and _is_about(seen.involved_object, name, claim)
+        observed
+        for _, observed in cluster.list_all(EVENTS)
+        if observed.reason == _FAILED and _is_about(observed.involved_object, name, claim)
     ]
-    final = [seen.message for seen in events if _NEVER.search(seen.message)]
+    final = [observed.message for observed in events if _NEVER.search(observed.message)]
     if final:
         return final[-1], True
     return (events[-1].message, False) if events else ("", False)

@@ -48,14 +48,14 @@ class VolumeFilling:
     Args:
         target: content and namespace of the volume.
         settings: settings of the controller.
-        shown: current state.
+        cluster: current state.
         work: collects the changes.
     """
 
-    def __init__(self, target: Target, settings: FillSettings, shown: ClusterView, work: Work) -> None:
+    def __init__(self, target: Target, settings: FillSettings, cluster: ClusterView, work: Work) -> None:
         self._target = target
         self._settings = settings
-        self._shown = shown
+        self._cluster = cluster
         self._work = work
 
     def fill(self) -> Filled | Waiting:
@@ -65,7 +65,7 @@ class VolumeFilling:
             place_pod(spec.pod_template)
         except CacheError as exc:
             return waiting_for(Reason.INVALID_SPEC, str(exc))
-        storage = find_storage(spec.storage_class_name, self._shown)
+        storage = find_storage(spec.storage_class_name, self._cluster)
         if storage is None:
             # No event of this cache reports the creation of a class.
             self._work.wakes.append(60.0)
@@ -128,9 +128,9 @@ class VolumeFilling:
 
     def _claim(self, name: ObjectName, write: Callable[[dict[str, Any]], dict[str, Any]]) -> ObservedObject | Waiting:
         self._work.keep.add(name)
-        if (claim := self._shown.find(name)) is not None:
+        if (claim := self._cluster.find(name)) is not None:
             return claim
-        if (refusal := self._work.read_refusal(name, self._shown)) is not None:
+        if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
             return Waiting(refusal.reason, f"claim {name.name} cannot be made: {refusal.message}")
         self._work.create.append((name, write(self._target.mark(name.name, name.namespace))))
         return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
@@ -139,7 +139,7 @@ class VolumeFilling:
         """Return why a claim has no volume yet, empty if it has one; many claims wait for their first pod."""
         if read_volume_name(claim):
             return ""
-        message, final = find_refusal(name, claim, self._shown)
+        message, final = find_refusal(name, claim, self._cluster)
         if not final:
             return message
         if not read_annotation(claim, CACHE_REFUSED_ANNOTATION):
@@ -152,7 +152,7 @@ class VolumeFilling:
         if not read_volume_name(claim):
             return
         name = find_volume_name(claim)
-        volume = self._shown.find(name)
+        volume = self._cluster.find(name)
         body: dict[str, object] = {}
         if volume is None or read_annotation(volume, next(iter(self._target.annotations))) != self._target.cache.key:
             marked = self._target.mark(name.name)
@@ -168,16 +168,16 @@ class VolumeFilling:
     ) -> Attempt | Waiting:
         """Return the completed Job, or why there is none."""
         base = self._target.name(step, *facts)
-        attempt = find_attempt(self._settings.namespace, base, self._target.cache.key, self._shown)
+        attempt = find_attempt(self._settings.namespace, base, self._target.cache.key, self._cluster)
         if attempt is None:
             return self._start(base, 1, claim, check=check)
         self._work.keep |= {attempt.name, _name_settings(attempt.name)}
         if attempt.state is JobState.DONE:
             return attempt
         if attempt.state is JobState.FAILED:
-            if self._shown.now >= attempt.again_at:
+            if self._cluster.now >= attempt.again_at:
                 self._start(base, attempt.number + 1, claim, check=check)
-            self._work.wakes.append(max(1.0, attempt.again_at - self._shown.now))
+            self._work.wakes.append(max(1.0, attempt.again_at - self._cluster.now))
             message = f"try {attempt.number} failed: {attempt.message}"
             return waiting_for(Reason.FILL_FAILED, message, job=attempt.name.name)
         # The API server may have accepted only the Job.
@@ -185,20 +185,20 @@ class VolumeFilling:
             return waiting
         if not check:
             copies = list_copies(self._target, self._settings, attempt.name, attempt.uid)
-            if (refusal := self._work.copy_secrets(copies, self._shown)) is not None:
+            if (refusal := self._work.copy_secrets(copies, self._cluster)) is not None:
                 return Waiting(refusal.reason, refusal.message, job=attempt.name.name)
         message = text or attempt.message or f"Job {attempt.name.name} fills {claim.name}"
         return waiting_for(Reason.EXTRACTING, message, job=attempt.name.name)
 
     def _start(self, base: str, number: int, claim: ObjectName, *, check: bool) -> Waiting:
-        if wait := find_wait_for_job(self._target, self._settings.namespace, self._shown):
+        if wait := find_wait_for_job(self._target, self._settings.namespace, self._cluster):
             self._work.wakes.append(_TURN_SECONDS)
             return waiting_for(Reason.PENDING, wait)
         name = job_name(self._settings.namespace, f"{base}-{number}")
         # One for each attempt, because the policies may have changed.
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
-        if (refusal := self._work.read_refusal(name, self._shown)) is not None:
+        if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
             return Waiting(refusal.reason, f"Job {name.name} cannot be made: {refusal.message}")
         if (waiting := self._share(shared)) is not None:
             return waiting
@@ -216,20 +216,20 @@ class VolumeFilling:
 
     def _share(self, shared: ObjectName) -> Waiting | None:
         """Create the ConfigMap of a Job if it is missing; return why it cannot be created."""
-        if self._shown.find(shared) is not None:
+        if self._cluster.find(shared) is not None:
             return None
-        if (refusal := self._work.read_refusal(shared, self._shown)) is not None:
+        if (refusal := self._work.read_refusal(shared, self._cluster)) is not None:
             return Waiting(refusal.reason, f"ConfigMap {shared.name} cannot be made: {refusal.message}")
-        written = write_settings(self._target, shared.name, self._settings, self._shown.policies)
+        written = write_settings(self._target, shared.name, self._settings, self._cluster.policies)
         self._work.create.append((shared, written))
         return None
 
     def _snapshot(self, storage: Storage, filled: ObjectName) -> str | Waiting | Refused:
         name = ObjectName(SNAPSHOTS, self._target.name("snapshot", storage.name, filled.name), filled.namespace)
         self._work.keep.add(name)
-        snapshot = self._shown.find(name)
+        snapshot = self._cluster.find(name)
         if snapshot is None:
-            if (refusal := self._work.read_refusal(name, self._shown)) is not None:
+            if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
                 return Waiting(refusal.reason, f"snapshot {name.name} cannot be made: {refusal.message}")
             spec = {
                 "volumeSnapshotClassName": storage.snapshot_class,
@@ -252,7 +252,7 @@ class VolumeFilling:
 
     def _finish(self, claim: ObservedObject, route: Route, attempt: Attempt) -> Filled | Waiting:
         name = find_volume_name(claim)
-        volume = self._shown.find(ObjectName(VOLUMES, name.name))
+        volume = self._cluster.find(ObjectName(VOLUMES, name.name))
         if volume is None:
             return waiting_for(Reason.PENDING, f"volume {name.name} has not been reported yet", job=attempt.name.name)
         return Filled(name, volume, route.give, attempt.name.name)

@@ -28,7 +28,7 @@ class Coverage:
     def __init__(self, policies: Callable[[], Mapping[str, dict[str, Any]]], trusted_root: Path | None = None) -> None:
         self._policies = policies
         self._trusted_root = trusted_root
-        self._seen: Mapping[str, dict[str, Any]] = {}
+        self._parsed: Mapping[str, dict[str, Any]] = {}
         self._set = parse_policies((), trusted_root)
 
     def ask(self, cache: Cache) -> Question | Refused:
@@ -52,6 +52,6 @@ class Coverage:
         return self._parse().narrow(image, namespace)
 
     def _parse(self) -> PolicySet:
-        if (policies := self._policies()) is not self._seen:
-            self._set, self._seen = parse_policies(policies.items(), self._trusted_root), policies
+        if (policies := self._policies()) is not self._parsed:
+            self._set, self._parsed = parse_policies(policies.items(), self._trusted_root), policies
         return self._set

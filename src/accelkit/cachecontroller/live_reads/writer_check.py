@@ -32,7 +32,7 @@ class WriterCheck:
     """Decides which claims may be created now.
 
     Args:
-        seen: state of the cluster.
+        cluster: state of the cluster.
         list_pods: returns the pods of a namespace from a list that started after a given time.
         guard_seconds: time after which all API servers have received a cache.
         clock: returns the seconds of a monotonic clock.
@@ -40,12 +40,12 @@ class WriterCheck:
 
     def __init__(
         self,
-        seen: ClusterState,
+        cluster: ClusterState,
         list_pods: ListPods,
         guard_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._seen, self._list_pods, self._guard_seconds, self._clock = seen, list_pods, guard_seconds, clock
+        self._cluster, self._list_pods, self._guard_seconds, self._clock = cluster, list_pods, guard_seconds, clock
         # By cache and namespace: UID, generation, and the time since when no API server can regard the claim as
         # foreign.
         self._since: dict[str, dict[str, tuple[str, int, float]]] = {}
@@ -89,7 +89,7 @@ class WriterCheck:
         Raises:
             ApiError: the API server did not answer.
         """
-        grants = list_grants(cache, plan, self._seen)
+        grants = list_grants(cache, plan, self._cluster)
         ready: dict[str, Condition] = {}
         wakes: list[float] = []
         for namespace in sorted({claim.namespace for claim in grants.values()}):
@@ -111,7 +111,7 @@ class WriterCheck:
         """Return why claims wait, and the seconds until the next pass; None if they do not."""
         # All claims of the cache count, because a pod may wait for a claim that is created next.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
-        writers = _find_writers(self._seen.list_pods(namespace), of_users)
+        writers = _find_writers(self._cluster.list_pods(namespace), of_users)
         if writers:
             return _report_writers(namespace, writers, of_users), _AGAIN_SECONDS
         known = self._since.get(cache.key, {}).get(namespace)
@@ -119,7 +119,7 @@ class WriterCheck:
             # A foreign claim that the watch does not report is read; it blocks the name while it exists.
             for claim in sorted(claims, key=str):
                 await check_taken(claim)
-                if (refusal := self._seen.find_refusal(claim)) is not None:
+                if (refusal := self._cluster.find_refusal(claim)) is not None:
                     return state(ConditionType.READY, refusal.reason, refusal.message, holds=False), _AGAIN_SECONDS
             return _report_waiting(namespace), self._guard_seconds
         sure_at = known[2] + self._guard_seconds

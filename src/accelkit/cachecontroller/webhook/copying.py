@@ -44,7 +44,7 @@ def build_volume(name: str, cache_bytes: int) -> Object:
 
 
 def build_container(
-    name: str, source: str, image: str, pod: Object, *, seen: Sequence[CacheMount] = (), within: str = ""
+    name: str, source: str, image: str, pod: Object, *, mounts: Sequence[CacheMount] = (), within: str = ""
 ) -> Object:
     """Return the init container that fills a private copy.
 
@@ -53,11 +53,11 @@ def build_container(
         source: the volume that it copies.
         image: accelkit's image.
         pod: the pod with all mounts of the copy.
-        seen: mount paths of the copy, the root first; empty if the cache is prepared for them.
+        mounts: mount paths of the copy, the root first; empty if the cache is prepared for them.
         within: the folder of the source that contains the cache; empty for the whole volume.
     """
     arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
-    for number, each in enumerate(seen):
+    for number, each in enumerate(mounts):
         arguments += ["--tree", f"{each.sub_path}={each.path}"] if number else ["--mount-path", each.path]
     read: Object = {"name": source, "mountPath": _FROM, "readOnly": True}
     return {

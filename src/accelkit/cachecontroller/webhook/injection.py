@@ -8,7 +8,7 @@ from typing import Final
 from accelkit.cachecontroller.webhook.annotation import AnnotationError, MountRequest
 from accelkit.cachecontroller.webhook.claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, name_copy
-from accelkit.cachecontroller.webhook.places import list_seen, move
+from accelkit.cachecontroller.webhook.places import list_container_mounts, move
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
 from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
 from accelkit.gkm.names import COPY_SOURCE_SUFFIX
@@ -52,7 +52,7 @@ def inject(
         )
     container = next(each for each in list_containers(pod) if each.get("name") == request.container)
     copied, source = name_copy(cache.key, root), name_copy(cache.key, root) + COPY_SOURCE_SUFFIX
-    mounts = list_seen(claim, root)
+    mounts = list_container_mounts(claim, root)
     present = {str(each.get("mountPath", "")).rstrip("/"): each for each in container.get("volumeMounts") or []}
     taken = {mount.path: present[mount.path] for mount in mounts if mount.path in present}
     foreign = [path for path, mount in taken.items() if not _is_ours(pod, mount, claim)]
@@ -75,8 +75,8 @@ def inject(
             if each.path not in taken
         )
         # If the prepared path is unknown, the files are rewritten in any case.
-        seen = mounts if root != claim.mount_path and not cache.status.relocatable else []
-        put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
+        rewritten = mounts if root != claim.mount_path and not cache.status.relocatable else []
+        put_first(pod, build_container(copied, source, image, pod, mounts=rewritten, within=within))
     return warnings + _set_variables(container, claim, root)
 
 

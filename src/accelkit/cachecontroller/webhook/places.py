@@ -18,12 +18,12 @@ class Places:
     Attributes:
         root: path of the root in its containers.
         others: further paths of the root.
-        seen: paths for which a copy must be rewritten, the root first; empty if the cache is prepared for them.
+        rewritten: paths for which a copy must be rewritten, the root first; empty if the cache is prepared for them.
     """
 
     root: str
     others: tuple[str, ...] = ()
-    seen: tuple[CacheMount, ...] = ()
+    rewritten: tuple[CacheMount, ...] = ()
 
 
 def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, Object]]) -> Places:
@@ -58,10 +58,10 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
         # The cache was not judged yet, so it may be prepared for any path.
         return Places(root, others, (CacheMount(root),) if root else ())
     moved = root != home or any(path != captured[within] for within, path in trees.items())
-    return Places(root, others, tuple(list_seen(claim, root, trees)) if moved else ())
+    return Places(root, others, tuple(list_container_mounts(claim, root, trees)) if moved else ())
 
 
-def list_seen(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
+def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
     """Return the mounts of a cache in a container, the root first.
 
     Trees that were captured outside of the root keep their paths; those inside move with it.
@@ -73,8 +73,8 @@ def list_seen(claim: CacheClaim, root: str, places: dict[str, str] | None = None
     """
     trees = (each for each in claim.cache.status.mounts if each.sub_path)
     moved = ((each.sub_path, move(each.path.rstrip("/"), claim.mount_path, root)) for each in trees)
-    seen = [CacheMount((places or {}).get(within, path), within) for within, path in moved]
-    return [CacheMount(root), *(each for each in seen if each.path != f"{root}/{each.sub_path}")]
+    mounts = [CacheMount((places or {}).get(within, path), within) for within, path in moved]
+    return [CacheMount(root), *(each for each in mounts if each.path != f"{root}/{each.sub_path}")]
 
 
 def move(path: str, former: str, root: str) -> str:

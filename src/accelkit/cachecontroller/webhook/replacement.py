@@ -44,7 +44,7 @@ def replace_volume(
     within = set_source(volume, claim, build_image_volume)
     copies = [(who, mount) for who, mount in list_mounts(pod, copied) if not fills_copy(who, mount)]
     places = find_places(pod, claim, [*mounts, *copies])
-    if not mounts or not (writable or (places.seen and claim.mount_path)):
+    if not mounts or not (writable or (places.rewritten and claim.mount_path)):
         for _, mount in mounts:
             if within:
                 mount["subPath"] = "/".join(filter(None, (within, mount.get("subPath"))))
@@ -56,7 +56,7 @@ def replace_volume(
         mount.pop(_PROPAGATION, None)
         if forced:
             mount["readOnly"] = True
-    put_first(pod, build_container(copied, name, image, pod, seen=places.seen, within=within))
+    put_first(pod, build_container(copied, name, image, pod, mounts=places.rewritten, within=within))
     return [*warnings, *_warn_of_places(claim, places, writable=writable)]
 
 
@@ -101,12 +101,12 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
 def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> list[str]:
     cache = claim.cache.metadata.name
     warnings = []
-    if places.seen and not writable and claim.mount_path:
+    if places.rewritten and not writable and claim.mount_path:
         warnings.append(
             f"kernel cache {cache} is prepared for {claim.mount_path}, and is mounted at {places.root}: the pod gets a "
             f"copy that is rewritten for it; spec.mountPath of the cache spares that"
         )
-    elif places.seen and not writable:
+    elif places.rewritten and not writable:
         warnings.append(
             f"the path of kernel cache {cache} is not known yet; if it is not {places.root}, kernels "
             f"that are named by path will be missed; set spec.mountPath of the cache"

@@ -62,7 +62,7 @@ class Group:
         waiting: its pods without a node, by UID.
         done: UIDs of its pods that have a node, or have succeeded.
         version: the number of its changes.
-        seen: the number of events of its pods, changed or not.
+        event_count: the number of events of its pods, changed or not.
         joined: the number of pods that joined it, or lost their last gate of another controller.
     """
 

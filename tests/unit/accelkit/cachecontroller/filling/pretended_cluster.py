@@ -82,10 +82,10 @@ class Cluster:
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
         return [
-            (name, seen)
-            for name, seen in self.list_all(kind)
-            if (seen.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) == key
-            and (seen.metadata.labels or {}).get(CACHE_NAME_LABEL)
+            (name, observed)
+            for name, observed in self.list_all(kind)
+            if (observed.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) == key
+            and (observed.metadata.labels or {}).get(CACHE_NAME_LABEL)
         ]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:

@@ -65,12 +65,12 @@ def test_a_snapshot_is_used_where_cloning_is_refused():
 def test_a_volume_of_a_csi_driver_is_written_with_one_mode_and_read_with_the_other():
     """An attacher refuses a volume that has both."""
     cluster = Cluster(csi=True)
-    seen = []
+    observed = []
     for _ in range(20):
         one_pass(cluster, cache_of(**READERS))
         cluster.turn()
-        seen += [tuple(each["spec"]["accessModes"]) for each in cluster.all(VOLUMES).values()]
-    assert [*dict.fromkeys(seen)] == [("ReadWriteOnce", "ReadOnlyMany"), ("ReadWriteOnce",), ("ReadOnlyMany",)]
+        observed += [tuple(each["spec"]["accessModes"]) for each in cluster.all(VOLUMES).values()]
+    assert [*dict.fromkeys(observed)] == [("ReadWriteOnce", "ReadOnlyMany"), ("ReadWriteOnce",), ("ReadOnlyMany",)]
 
 
 def test_neither_clones_nor_classes_are_asked_for_that_do_not_exist():

@@ -154,24 +154,24 @@ def test_nodes_whose_runtime_ignores_folders_of_images_are_named(cluster):
     container = body["spec"]["template"]["spec"]["containers"][0]
     assert container["volumeMounts"][0]["subPath"] == "io.vllm.cache"
     fetched(cluster, ready=1, wanted=2)
-    seen = {"namespace": OURS, "images": frozenset({IMAGE})}
-    cluster.pods = [ClaimPod(name="p", node="n1", **seen), ClaimPod(name="q", node="n2", **seen)]
+    observed = {"namespace": OURS, "images": frozenset({IMAGE})}
+    cluster.pods = [ClaimPod(name="p", node="n1", **observed), ClaimPod(name="q", node="n2", **observed)]
     assert ready_of(one_pass(cluster, image_cache())).status == "True"
-    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({78}), **seen)
+    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({78}), **observed)
     plan = one_pass(cluster, image_cache())
     assert ready_of(plan).reason == "ImageVolumesUnsupported"
     assert "the container runtime of n2 ignores" in ready_of(plan).message
     # Its node may get another runtime.
     assert plan.wake_after <= 10
-    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({137}), **seen)
+    cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({137}), **observed)
     assert ready_of(one_pass(cluster, image_cache())).status == "True"
 
 
 @pytest.mark.parametrize(("nested", "code"), [(True, 78), (False, 0)])
 def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(cluster, tmp_path, nested, code):
     body = body_of(cluster)
-    *shell, script, seen = body["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert seen == "/volume/io.vllm.cache"
+    *shell, script, observed = body["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert observed == "/volume/io.vllm.cache"
     folder = tmp_path / "io.vllm.cache"
     if nested:
         folder.mkdir()

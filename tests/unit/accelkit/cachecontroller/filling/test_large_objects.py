@@ -85,8 +85,8 @@ def test_of_a_claim_with_our_labels_little_is_kept(document):
 
 def test_of_annotations_ours_are_kept():
     ours = {"cache.accelkit.io/key": "team/llama", "cache.accelkit.io/digest": "y" * 5000, "other": "z"}
-    seen = msgspec.json.decode(msgspec.json.encode({"metadata": {"annotations": ours}}), type=ObservedObject)
-    assert seen.metadata.annotations == {"cache.accelkit.io/key": "team/llama"}
+    observed = msgspec.json.decode(msgspec.json.encode({"metadata": {"annotations": ours}}), type=ObservedObject)
+    assert observed.metadata.annotations == {"cache.accelkit.io/key": "team/llama"}
 
 
 def test_of_a_pod_what_it_mounts_of_claims_is_kept():

@@ -18,7 +18,7 @@ def marked():
 
 
 @pytest.fixture
-def seen(marked):
+def observed(marked):
     objects = ClusterState(marked.append, home=OURS)
     objects.take_cache_event("ADDED", cache_of())
     marked.clear()
@@ -37,23 +37,23 @@ def pod_of(claim, namespace="team"):
     return msgspec.convert(body, ObservedPod)
 
 
-def test_events_of_claims_that_are_filled_mark_their_cache(seen, marked):
-    seen.take_object_event(EVENTS)("ADDED", event_of("theirs"))
+def test_events_of_claims_that_are_filled_mark_their_cache(observed, marked):
+    observed.take_object_event(EVENTS)("ADDED", event_of("theirs"))
     assert marked == []
     metadata = {"name": "fill", "namespace": OURS, "annotations": {"cache.accelkit.io/key": "team/llama"}}
-    seen.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, ObservedObject))
+    observed.take_object_event(CLAIMS)("ADDED", msgspec.convert({"metadata": metadata}, ObservedObject))
     marked.clear()
-    seen.take_object_event(EVENTS)("ADDED", event_of("fill"))
+    observed.take_object_event(EVENTS)("ADDED", event_of("fill"))
     assert marked == ["team/llama"]
 
 
 @pytest.mark.parametrize("claim", ["llama", f"llama-{'1' * 12}"])
-def test_a_pod_that_waits_for_a_claim_which_is_not_there_yet(seen, marked, claim):
-    seen.take_pod_event("ADDED", pod_of(claim))
+def test_a_pod_that_waits_for_a_claim_which_is_not_there_yet(observed, marked, claim):
+    observed.take_pod_event("ADDED", pod_of(claim))
     assert marked == ["team/llama"]
 
 
 @pytest.mark.parametrize(("claim", "namespace"), [("other", "team"), ("llama-x-y", "team"), ("llama", "elsewhere")])
-def test_a_pod_that_waits_for_something_else(seen, marked, claim, namespace):
-    seen.take_pod_event("ADDED", pod_of(claim, namespace))
+def test_a_pod_that_waits_for_something_else(observed, marked, claim, namespace):
+    observed.take_pod_event("ADDED", pod_of(claim, namespace))
     assert marked == []

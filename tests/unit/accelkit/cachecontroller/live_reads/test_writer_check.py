@@ -54,9 +54,9 @@ class World:
         self.asked: list[float] = []
         self.looked_at: list[ObjectName] = []
         self.stored: list[ClaimPod] | Exception = []
-        self.seen = ClusterState(lambda _key: None, clock=lambda: self.now)
-        self.seen.replace_namespaces([NamedObject(ObjectMeta(name="team"))])
-        self.check_ = WriterCheck(self.seen, self.list_pods, GUARD, clock=lambda: self.now)
+        self.cluster = ClusterState(lambda _key: None, clock=lambda: self.now)
+        self.cluster.replace_namespaces([NamedObject(ObjectMeta(name="team"))])
+        self.check_ = WriterCheck(self.cluster, self.list_pods, GUARD, clock=lambda: self.now)
 
     async def list_pods(self, namespace: str, since: float) -> list[ClaimPod]:
         assert namespace == "team"
@@ -69,10 +69,10 @@ class World:
         self.looked_at.append(claim)
 
     def show(self, *pods: ClaimPod) -> None:
-        self.seen._pods["team"] = {each.name: each for each in pods}
+        self.cluster._pods["team"] = {each.name: each for each in pods}
 
     async def check(self, of: Cache) -> DeliveryPlan:
-        return await self.check_.check(of, NodeClaims().plan(of, self.seen), self.look_at_taken)
+        return await self.check_.check(of, NodeClaims().plan(of, self.cluster), self.look_at_taken)
 
     async def pass_guard(self, of: Cache) -> DeliveryPlan:
         self.check_.observe(of)
@@ -170,9 +170,9 @@ async def test_what_is_still_anothers_stays_told(world):
     world.check_.observe(taken)
 
     async def look_at_taken(claim: ObjectName) -> None:
-        world.seen.refuse(claim, Refusal("ClaimExists", "it is there and is not ours"))
+        world.cluster.refuse(claim, Refusal("ClaimExists", "it is there and is not ours"))
 
-    plan = await world.check_.check(taken, NodeClaims().plan(taken, world.seen), look_at_taken)
+    plan = await world.check_.check(taken, NodeClaims().plan(taken, world.cluster), look_at_taken)
     assert not plan.create
     assert told(plan)[:2] == ("False", "ClaimExists")
 
@@ -202,10 +202,10 @@ async def test_until_it_is_known_who_may_write_nothing_is_made(world):
 
 
 def test_claims_volumes_and_the_word_of_whose_a_volume_is_are_grants():
-    seen = ClusterState(lambda _key: None)
+    cluster = ClusterState(lambda _key: None)
     volume, filling = ObjectName(VOLUMES, "pvc-1"), ObjectName(CLAIMS, "cache-fill-1", "accelkit")
     claim, pinned = ObjectName(CLAIMS, "kernels", "team"), ObjectName(CLAIMS, PINNED, "team")
-    seen.put(
+    cluster.put(
         volume, msgspec.convert({"metadata": {"name": "pvc-1"}, "spec": {"claimRef": {"name": "x"}}}, ObservedObject)
     )
     reference = {"name": PINNED, "namespace": "team", "uid": "1"}
@@ -214,4 +214,4 @@ def test_claims_volumes_and_the_word_of_whose_a_volume_is_are_grants():
     own = ObjectName(VOLUMES, "accelkit-cache-1")
     made = {"spec": {"claimRef": {"name": "kernels", "namespace": "team"}}}
     plan = DeliveryPlan(create=((claim, {}), (filling, {}), (own, made)), patch=(gift, labels))
-    assert list_grants(cache(), plan, seen) == {claim: claim, own: claim, volume: pinned}
+    assert list_grants(cache(), plan, cluster) == {claim: claim, own: claim, volume: pinned}
