@@ -100,10 +100,10 @@ class Controller:
         for each in (key,) if key is not None else self._cluster.list_keys():
             self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
-    def ask(self, cache: Cache) -> Question | None:
+    def find_question(self, cache: Cache) -> Question | None:
         """Return the question to judge about a cache; None if there is none."""
-        asked = self._coverage.ask(cache)
-        return asked if isinstance(asked, Question) and not cache.metadata.deletion_timestamp else None
+        question = self._coverage.find_question(cache)
+        return question if isinstance(question, Question) and not cache.metadata.deletion_timestamp else None
 
     def stop(self) -> None:
         """Cancel all scheduled passes because another replica leads."""
@@ -170,8 +170,8 @@ class Controller:
     async def _maintain(self, cache: Cache, judging: Judging) -> None:
         now, key = self._cluster.now, cache.key
         self._writers.observe(cache)
-        asked = self._coverage.ask(cache)
-        decision = decide(cache, asked, judging.find_judgement(key), now=now, again_seconds=self._again_seconds)
+        question = self._coverage.find_question(cache)
+        decision = decide(cache, question, judging.find_judgement(key), now=now, again_seconds=self._again_seconds)
         judging.plan(cache, decision.judge_at)
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)

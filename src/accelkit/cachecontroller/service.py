@@ -139,7 +139,7 @@ class _Service:
             self.judge,
             self._metrics,
             find=cluster.caches.get,
-            ask=self._controller.ask,
+            find_question=self._controller.find_question,
             mark=self._controller.mark,
             leads=self._leads,
             workers=options.workers,

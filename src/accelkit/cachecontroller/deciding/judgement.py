@@ -122,26 +122,26 @@ def read_image(cache: Cache) -> Reference | Refused:
 
 
 def decide(
-    cache: Cache, asked: Question | Refused, judgement: Judgement | None, *, now: float, again_seconds: float
+    cache: Cache, question: Question | Refused, judgement: Judgement | None, *, now: float, again_seconds: float
 ) -> Decision:
     """Decide what pods get of a cache.
 
     Args:
         cache: the cache.
-        asked: the question to judge, or why there is none.
+        question: the question to judge, or why there is none.
         judgement: the last result; None before the first one since the controller's start.
         now: seconds since 1970.
         again_seconds: interval after which an image is verified again.
     """
     status = cache.status
-    if isinstance(asked, Refused):
-        return _keep(cache, asked) if asked.retryable else _withdraw(cache, asked)
-    current = judgement if judgement is not None and judgement.question == asked else None
+    if isinstance(question, Refused):
+        return _keep(cache, question) if question.retryable else _withdraw(cache, question)
+    current = judgement if judgement is not None and judgement.question == question else None
     same = bool(
         status.resolved_digest
-        and status.resolved_image == asked.image
+        and status.resolved_image == question.image
         and status.verification is not None
-        and status.verification.policy_digest == asked.policy_digest
+        and status.verification.policy_digest == question.policy_digest
     )
     if current is None:
         if same and status.verification is not None:

@@ -44,12 +44,12 @@ def measure_claim(spec: CacheSpec, cache_bytes: int) -> int:
         QuantityError: the size in the spec is invalid.
     """
     if spec.size:
-        asked = parse_quantity(spec.size)
-        if not asked:
+        requested_bytes = parse_quantity(spec.size)
+        if not requested_bytes:
             raise QuantityError(f"the size {spec.size!r} is zero", next_step="leave it out, or write it as 5Gi")
     else:
-        asked = math.ceil(cache_bytes * _MARGIN) + _MARGIN_BYTES if cache_bytes else _UNKNOWN_BYTES
-    return -(-asked // _MEBIBYTE) * _MEBIBYTE
+        requested_bytes = math.ceil(cache_bytes * _MARGIN) + _MARGIN_BYTES if cache_bytes else _UNKNOWN_BYTES
+    return -(-requested_bytes // _MEBIBYTE) * _MEBIBYTE
 
 
 def write_size(size_bytes: int) -> str:

@@ -81,10 +81,10 @@ class Storage:
     snapshot_class: str
 
 
-def find_storage(asked: str, cluster: ClusterView) -> Storage | None:
+def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
     """Return a StorageClass, or the cluster's default one; None if it does not exist."""
     classes = {name.name: observed for name, observed in cluster.list_all(CLASSES)}
-    name = asked or _find_default(classes.items())
+    name = class_name or _find_default(classes.items())
     if name not in classes:
         return None
     provisioner = classes[name].provisioner
@@ -105,14 +105,14 @@ def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
     return max(default)[1] if default else ""
 
 
-def list_routes(asked: tuple[str, ...], storage: Storage) -> list[Route]:
+def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
     """Return the routes to volumes with these access modes, best first.
 
     Args:
-        asked: the access modes of the cache; empty for ReadWriteOnce.
+        access_modes: the access modes of the cache; empty for ReadWriteOnce.
         storage: the StorageClass.
     """
-    modes = tuple(dict.fromkeys(asked)) or (ONCE,)
+    modes = tuple(dict.fromkeys(access_modes)) or (ONCE,)
     if READ_MANY not in modes:
         return [Route("fill", modes, modes, modes)]
     shared = Route("shared", (WRITE_MANY,), (WRITE_MANY,), (WRITE_MANY,))

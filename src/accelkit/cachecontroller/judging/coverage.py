@@ -31,7 +31,7 @@ class Coverage:
         self._parsed: Mapping[str, dict[str, Any]] = {}
         self._set = parse_policies((), trusted_root)
 
-    def ask(self, cache: Cache) -> Question | Refused:
+    def find_question(self, cache: Cache) -> Question | Refused:
         """Return the question to judge about a cache, or why its image is not judged."""
         image = read_image(cache)
         if isinstance(image, Refused):

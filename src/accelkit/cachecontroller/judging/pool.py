@@ -36,7 +36,7 @@ class Judging:
         judge: sends requests to registries.
         metrics: counts judgements.
         find: returns a cache by its key; None if it no longer exists.
-        ask: returns the question about a cache; None if there is none.
+        find_question: returns the question about a cache; None if there is none.
         mark: called with the key of each cache that has a new result.
         leads: returns whether this replica may still write.
         workers: number of `run` coroutines.
@@ -48,7 +48,7 @@ class Judging:
         metrics: ControllerMetrics,
         *,
         find: Callable[[str], Cache | None],
-        ask: Callable[[Cache], Question | None],
+        find_question: Callable[[Cache], Question | None],
         mark: Callable[[str], None],
         leads: Callable[[], bool],
         workers: int,
@@ -56,7 +56,7 @@ class Judging:
         # One worker stays free for other namespaces, even if none needs it at the moment.
         self._most_of_namespace = max(1, workers - 1)
         self._judge, self._metrics = judge, metrics
-        self._find, self._ask, self._mark, self._leads = find, ask, mark, leads
+        self._find, self._find_question, self._mark, self._leads = find, find_question, mark, leads
         self._known: dict[str, Judgement] = {}
         self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
@@ -118,7 +118,7 @@ class Judging:
 
     async def _work_on(self, key: str, registry: str) -> None:
         cache = self._find(key)
-        question = self._ask(cache) if cache is not None else None
+        question = self._find_question(cache) if cache is not None else None
         if cache is None or question is None or not self._leads():
             return
         former = self._known.get(key)
@@ -140,18 +140,18 @@ class Judging:
 
     def _note_pace(self, key: str) -> None:
         registry, began = self._under_way.pop(key)
-        asked = (_namespace(key), registry)
+        source = (_namespace(key), registry)
         slow = time.monotonic() - began > _SLOW_SECONDS
-        self._slow = self._slow | {asked} if slow else self._slow - {asked}
+        self._slow = self._slow | {source} if slow else self._slow - {source}
 
     def _may(self, key: str) -> bool:
         namespace, registry = _namespace(key), self._registries.get(key, "")
         if self._of_namespaces[namespace] >= self._most_of_namespace:
             return False
-        asked = {each: began for each, (of, began) in self._under_way.items() if of == registry}
-        if registry in self._unreachable and asked:
+        running = {each: began for each, (of, began) in self._under_way.items() if of == registry}
+        if registry in self._unreachable and running:
             return False
-        of_namespace = [began for each, began in asked.items() if _namespace(each) == namespace]
+        of_namespace = [began for each, began in running.items() if _namespace(each) == namespace]
         if not of_namespace:
             return True
         return (namespace, registry) not in self._slow and time.monotonic() - min(of_namespace) <= _SLOW_SECONDS

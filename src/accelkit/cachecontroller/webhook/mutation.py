@@ -105,17 +105,17 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     changed = {**pod, **parts}
     named = _name_claims(changed, changed["spec"].get("volumes") or [])
     concerned = _count_concerned(named, claims)
-    asks = concerned > 0 or CACHE_MOUNT_ANNOTATION in _get_annotations(changed)
-    if asks:
+    requests_cache = concerned > 0 or CACHE_MOUNT_ANNOTATION in _get_annotations(changed)
+    if requests_cache:
         if excess := describe_excess(changed, concerned):
             return Mutation(refusal=excess)
         # This is much faster than a deep copy, and a pod is JSON.
         changed = msgspec.json.decode(msgspec.json.encode(changed))
     try:
-        warnings = _change(changed, namespace, claims, tools) if asks else []
+        warnings = _change(changed, namespace, claims, tools) if requests_cache else []
     except (AnnotationError, ReplacementError) as exc:
         return Mutation(refusal=str(exc), unknown=(exc.cache,) if isinstance(exc, UnknownCacheError) else ())
-    _annotate(changed, claims, handled=asks)
+    _annotate(changed, claims, handled=requests_cache)
     unknown = tuple(each for each in named if each and each not in claims)
     return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)), unknown=unknown)
 
@@ -153,17 +153,17 @@ def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[s
             warnings.append(f"claim {name} is of no digest that kernel cache {cache} has; claim {cache} always is")
     requests = parse_requests(pod["metadata"].get("annotations") or {}, list_containers(pod))
     for request in requests:
-        asked = claims.get(request.cache)
-        if asked is None:
+        requested = claims.get(request.cache)
+        if requested is None:
             known = ", ".join(sorted(each for each in claims if claims[each].cache.metadata.name == each)) or "none"
             raise UnknownCacheError(
                 request.cache,
                 f"annotation {CACHE_MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace "
                 f"{namespace!r} does not have; it has {known}",
             )
-        _check(asked, namespace, tools)
-        warnings += inject(pod, request, asked, tools.image, tools.build_image_volume)
-        _prefer(pod, asked, tools)
+        _check(requested, namespace, tools)
+        warnings += inject(pod, request, requested, tools.image, tools.build_image_volume)
+        _prefer(pod, requested, tools)
     return warnings + compare_environment(pod, claims)
 
 

@@ -55,7 +55,7 @@ class KnownJudgements:
 
 
 class Coverage:
-    def ask(self, _cache: Cache) -> Question:
+    def find_question(self, _cache: Cache) -> Question:
         return Question("q.io/a/b:v1", "p")
 
 

@@ -56,11 +56,11 @@ class World:
 
     async def judge(self, cache: Cache | None = None, attempts: int = 0, **more):
         cache = cache or self.cache()
-        asked = self.coverage.ask(cache)
-        assert isinstance(asked, Question), asked
+        question = self.coverage.find_question(cache)
+        assert isinstance(question, Question), question
         settings = RegistrySettings(plain_http=frozenset({self.registry.host}), **more)
         async with Judge(NoSecrets(), settings, self.coverage, "accelkit") as judge:
-            return await judge.judge(cache, asked, attempts)
+            return await judge.judge(cache, question, attempts)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_a_signed_image_is_judged_without_its_layer(world):
     judgement = await world.judge(attempts=3)
     assert judgement.refused is None
     assert (judgement.digest, judgement.attempts) == (image.digest, 0)
-    assert judgement.question == world.coverage.ask(world.cache())
+    assert judgement.question == world.coverage.find_question(world.cache())
     assert judgement.signatures[0]["policy"] == "ci"
     assert judgement.labels.format == "triton"
     # The configuration, and the bundle's own.
@@ -122,25 +122,25 @@ async def test_a_pull_secret_that_is_missing_is_told_and_asked_for_again(world):
 
 def test_an_image_is_asked_for_where_policies_cover_it(world):
     world.policies = {"ci": world.policy("other/**")}
-    asked = world.coverage.ask(world.cache())
-    assert isinstance(asked, Refused)
-    assert (asked.reason, asked.retryable) == ("NotCovered", False)
+    question = world.coverage.find_question(world.cache())
+    assert isinstance(question, Refused)
+    assert (question.reason, question.retryable) == ("NotCovered", False)
     world.policies = {"ci": world.policy(namespaces=["another"])}
-    assert world.coverage.ask(world.cache()).reason == "NotCovered"
+    assert world.coverage.find_question(world.cache()).reason == "NotCovered"
 
 
 def test_only_policies_that_cover_an_image_count_for_it(world):
-    before = world.coverage.ask(world.cache())
+    before = world.coverage.find_question(world.cache())
     world.policies = {**world.policies, "others": world.policy("other/**")}
-    assert world.coverage.ask(world.cache()) == before
+    assert world.coverage.find_question(world.cache()) == before
     world.policies = {**world.policies, "more": world.policy("team/**")}
-    assert world.coverage.ask(world.cache()) != before
+    assert world.coverage.find_question(world.cache()) != before
     world.policies = {**world.policies, "broken": {"images": [f"{world.registry.host}/team/**"], "signers": []}}
-    asked = world.coverage.ask(world.cache())
-    assert (asked.reason, asked.retryable) == ("PolicyUnreadable", True)
-    assert isinstance(world.coverage.ask(world.cache(image=f"{world.registry.host}/other/app:v1")), Question)
-    assert world.coverage.ask(world.cache(image="Not An Image")).reason == "InvalidImage"
-    assert world.coverage.ask(world.cache(mount_path="relative")).reason == "InvalidSpec"
+    question = world.coverage.find_question(world.cache())
+    assert (question.reason, question.retryable) == ("PolicyUnreadable", True)
+    assert isinstance(world.coverage.find_question(world.cache(image=f"{world.registry.host}/other/app:v1")), Question)
+    assert world.coverage.find_question(world.cache(image="Not An Image")).reason == "InvalidImage"
+    assert world.coverage.find_question(world.cache(mount_path="relative")).reason == "InvalidSpec"
 
 
 async def test_a_mirror_answers_for_a_registry_behind_a_gap(world):

@@ -25,7 +25,7 @@ class World:
     def __init__(self) -> None:
         self.caches: dict[str, Cache] = {}
         self.marked: asyncio.Queue[str] = asyncio.Queue()
-        self.asked: list[tuple[str, int]] = []
+        self.question: list[tuple[str, int]] = []
         self.answers: dict[str, object] = {}
         self.waiting: set[str] = set()
         self.gates: dict[str, asyncio.Event] = {}
@@ -37,7 +37,7 @@ class World:
             self,
             metrics,
             find=self.caches.get,
-            ask=lambda cache: Question(cache.spec.image, "p"),
+            find_question=lambda cache: Question(cache.spec.image, "p"),
             mark=self.marked.put_nowait,
             leads=lambda: self.leading,
             workers=3,
@@ -51,7 +51,7 @@ class World:
 
     async def judge(self, cache: Cache, question: Question, attempts: int) -> Judgement:
         name = cache.metadata.name
-        self.asked.append((name, attempts))
+        self.question.append((name, attempts))
         if name in self.waiting:
             await self.gates.setdefault(name, asyncio.Event()).wait()
         answer = self.answers.get(name, DIGEST)
@@ -91,7 +91,7 @@ async def test_failures_are_counted_until_something_is_learnt(world):
     await world.told()
     world.judging.plan(world.caches[key], 0.0)
     await world.told()
-    assert world.asked == [("one", 0), ("one", 1)]
+    assert world.question == [("one", 0), ("one", 1)]
     assert world.judging.find_judgement(key).attempts == 2
     # Another image is no former failure.
     world.answers["one"] = Refused("NoSignatures", "none")
@@ -109,7 +109,7 @@ async def test_a_registry_that_is_away_keeps_one_worker_at_most(world):
         world.add(name, "slow.io")
     good = world.add("good", "q.io")
     assert await world.told() == good
-    assert len([name for name, _ in world.asked if name in world.waiting]) == 1
+    assert len([name for name, _ in world.question if name in world.waiting]) == 1
 
 
 async def test_a_namespace_leaves_a_worker_to_others_whatever_registries_it_names(world):
@@ -119,7 +119,7 @@ async def test_a_namespace_leaves_a_worker_to_others_whatever_registries_it_name
         world.add(name, f"{name}.io")
     good = world.add("good", "q.io", "other")
     assert await world.told() == good
-    assert [name for name, _ in world.asked] == ["drip-0", "good", "drip-1"]
+    assert [name for name, _ in world.question] == ["drip-0", "good", "drip-1"]
 
 
 async def test_namespaces_take_turns(world):
@@ -129,12 +129,12 @@ async def test_namespaces_take_turns(world):
         world.add(name, f"{name}.io")
     for name in ("one", "two"):
         world.add(name, "q.io", name)
-    await until(lambda: len(world.asked) >= 3)
+    await until(lambda: len(world.question) >= 3)
     # Who has one under way already comes after who has none.
     world.gates["one"].set()
     await world.told()
-    await until(lambda: len(world.asked) >= 4)
-    assert [name for name, _ in world.asked] == ["many-0", "one", "two", "many-1"]
+    await until(lambda: len(world.question) >= 4)
+    assert [name for name, _ in world.question] == ["many-0", "one", "two", "many-1"]
 
 
 async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monkeypatch):
@@ -148,7 +148,7 @@ async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monk
         # It is slow while it is under way, and when it has ended.
         expected = world.add("good", "q.io")
         assert await world.told() == expected
-        assert [name for name, _ in world.asked] == ["first", "good"]
+        assert [name for name, _ in world.question] == ["first", "good"]
         world.gates["first"].set()
         assert await world.told() == first
         await until(lambda: "a" in world.gates)
@@ -178,7 +178,7 @@ async def test_who_leads_no_longer_learns_nothing(world):
     world.leading = True
     key = world.add("two", "q.io")
     assert await world.told() == key
-    assert [name for name, _ in world.asked] == ["two"]
+    assert [name for name, _ in world.question] == ["two"]
 
 
 async def test_what_is_being_judged_is_not_asked_a_second_time(world):
@@ -189,5 +189,5 @@ async def test_what_is_being_judged_is_not_asked_a_second_time(world):
     world.judging.plan(world.caches[slow], 0.0)
     world.add("third", "q.io")
     await world.told()
-    assert sorted(world.asked) == [("other", 0), ("slow", 0), ("third", 0)]
+    assert sorted(world.question) == [("other", 0), ("slow", 0), ("third", 0)]
     assert len(world.judging) == 0
