@@ -92,8 +92,8 @@ def dialect(name):
     return {
         "name": found.name,
         "advertised": found.advertised,
-        "resources": list(found.resources.asking),
-        "guarded": list(found.resources.giving),
+        "resources": list(found.resources.requestable),
+        "guarded": list(found.resources.with_devices),
         "annotations": list(found.annotations.keys) if found.annotations else [],
         "plugin_writes": found.plugin_writes,
         "log_folder": found.logs.folder,

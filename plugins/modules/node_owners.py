@@ -164,7 +164,7 @@ def _describe(judgement):
 
 async def _look(api, given):
     served = load_served_dialect(given["dialect"])
-    counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.asking}
+    counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.requestable}
     # What our agents serve is another plugin's until the node says that it is ours.
     return await survey_owners(
         api,

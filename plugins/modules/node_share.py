@@ -217,7 +217,7 @@ async def _apply(api, module):
             wait_seconds=given["wait_seconds"],
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
             dialect=load_served_dialect(given["dialect"]),
-            counted=[name for each in load_dialects(given["dialects"]) for name in each.resources.asking],
+            counted=[name for each in load_dialects(given["dialects"]) for name in each.resources.requestable],
             coexisting=given["coexisting"],
             leave_out=given["leave_out"],
         )

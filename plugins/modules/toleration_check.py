@@ -117,7 +117,7 @@ def main():
             keys=given["taints"],
             tainted=given["tainted"],
             resources=[] if module.check_mode else given["resources"],
-            asking=given["resources"],
+            card_resources=given["resources"],
             namespace=given["namespace"],
         ),
     )

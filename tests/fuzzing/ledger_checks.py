@@ -36,11 +36,11 @@ class LedgerChecks:
         # Of the dialects that our agents could serve, they serve the first.
         first = next(each for each in dialects if each.advertised)
         served = [each for each in dialects if not each.advertised or each is first]
-        self._asking = frozenset(name for each in served for name in each.resources.asking)
+        self._asking = frozenset(name for each in served for name in each.resources.requestable)
         self._memory = frozenset(each.resources.memory for each in dialects if each.resources.memory)
         self._whole = frozenset(each.resources.cards for each in dialects if each.resources.cards)
-        self._named = frozenset(name for each in dialects for name in each.resources.asking)
-        self._systems = [each.resources.asking for each in served]
+        self._named = frozenset(name for each in dialects for name in each.resources.requestable)
+        self._systems = [each.resources.requestable for each in served]
         # Those that were in force anywhere; without any, a unit is 1 GiB.
         self._units = {2**30, unit_bytes}
 
@@ -64,7 +64,7 @@ class LedgerChecks:
     def asks_several_systems(self, pod: dict[str, Any]) -> bool:
         """Whether a container asks for resources of several dialects, and no limit of it is wrong otherwise."""
         return any(
-            sum(any(str(limits.get(name)) in _PLAIN for name in asking) for asking in self._systems) > 1
+            sum(any(str(limits.get(name)) in _PLAIN for name in requestable) for requestable in self._systems) > 1
             for limits in _list_limits(pod)
         )
 

@@ -210,7 +210,7 @@ class Objects:
             limits.update({name: values.quantity() for name in (names.bytes, names.compute) if values.chance(0.4)})
         if values.hostile(0.1):
             other = values.one(_DIALECTS).resources
-            limits[values.one(other.asking)] = values.quantity()
+            limits[values.one(other.requestable)] = values.quantity()
         return limits
 
     def _annotations(self, pod: dict[str, Any]) -> dict[str, str] | None:

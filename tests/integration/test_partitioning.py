@@ -71,7 +71,7 @@ async def test_a_label_of_another_is_never_overwritten(api):
 @pytest.mark.usefixtures("node")
 async def test_the_dry_run_makes_no_pod_and_finds_that_the_admission_plugin_is_off(api):
     found = await check_tolerations(
-        api, keys=[MEMORY], tainted=[NAME], resources=[MEMORY, CARDS], asking=[MEMORY], namespace="default"
+        api, keys=[MEMORY], tainted=[NAME], resources=[MEMORY, CARDS], card_resources=[MEMORY], namespace="default"
     )
     assert found.unknown == {}
     assert found.repelled == {MEMORY: (MEMORY,), CARDS: (MEMORY,)}

@@ -109,7 +109,7 @@ class _PodReading:
                 each.name
                 for each in self._dialects
                 if not keys.isdisjoint((ASSIGNMENT_ANNOTATION, *each.assignment_keys))
-                and not self._requested[uid].isdisjoint(each.resources.asking)
+                and not self._requested[uid].isdisjoint(each.resources.requestable)
             )
         self._reader.trim(pod)
         if len(labels or ()) <= _MOST_LABELS:

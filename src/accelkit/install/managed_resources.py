@@ -122,7 +122,7 @@ async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]
             if allocatable.get(resource, "0") != "0" and resource not in withheld:
                 offered.setdefault(resource, []).append(name)
     former = sorted({*(recorded or ()), *offered} - set(resources))
-    dialects = [each.name for each in load_usable_dialects() if set(each.resources.asking) & set(former)]
+    dialects = [each.name for each in load_usable_dialects() if set(each.resources.requestable) & set(former)]
     return Management(
         changed=False,
         recorded=recorded,

@@ -319,7 +319,7 @@ class LedgerFeed:
         if pod.spec.node_name:
             self._hosts.put_pod(pod.metadata.uid, pod.spec.node_name, host)
         found = (self._bound_reader if pod.spec.node_name else self._reader).read(pod)
-        if found is None or not found.asks:
+        if found is None or not found.requests_cards:
             return
         known = found.ref.uid in self.pending or found.ref.uid in self.created
         pending = self._build_pending(found, pod)

@@ -237,7 +237,7 @@ class NodePods:
         except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
             self._unreadable.report(pod.metadata.uid, f"cannot read pod {pod.ref}", error=exc)
             return None
-        return found if found is not None and found.asks else None
+        return found if found is not None and found.requests_cards else None
 
     def _compute_pods(self) -> dict[str, NodePod]:
         if self._readings.node_pods is None:

@@ -68,10 +68,10 @@ class BoundPodReader:
     def read(self, pod: Pod) -> CardPod | None:
         """Return the pod as it was read; None if it has no relation to cards."""
         found = self._reader.read(pod)
-        if found is None or not found.asks:
+        if found is None or not found.requests_cards:
             former = self._former.read(pod)
-            found = former if former is not None and former.asks else found
-        if found is not None and not found.asks and found.assignment is not None:
+            found = former if former is not None and former.requests_cards else found
+        if found is not None and not found.requests_cards and found.assignment is not None:
             return self._assigned.read(pod)
         return found
 

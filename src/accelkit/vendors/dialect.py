@@ -69,14 +69,14 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     monitoring: tuple[str, ...] = ()
 
     @property
-    def asking(self) -> tuple[str, ...]:
+    def requestable(self) -> tuple[str, ...]:
         """The resources with which a container requests a card."""
         return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
 
     @property
-    def giving(self) -> tuple[str, ...]:
+    def with_devices(self) -> tuple[str, ...]:
         """The resources for which a container gets device nodes of cards, whether or not it takes a share of them."""
-        return (*self.asking, *self.monitoring)
+        return (*self.requestable, *self.monitoring)
 
     def is_amount(self, name: str) -> bool:
         """Return whether a resource is an amount of cards that accelkit only counts; those in `counts` are, too."""
@@ -89,7 +89,7 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def names(self) -> tuple[str, ...]:
         """All resources of the dialect, without the further `amounts`."""
-        return (*self.asking, *(name for name in (self.bytes, self.compute, *self.monitoring) if name))
+        return (*self.requestable, *(name for name in (self.bytes, self.compute, *self.monitoring) if name))
 
 
 class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -230,7 +230,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def cards_are_ours(self) -> bool:
         """Whether no device plugin of another system serves the resources of this dialect."""
-        return not any(map(is_plugin_resource, self.resources.asking))
+        return not any(map(is_plugin_resource, self.resources.requestable))
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
     """
     ours = {name for text in advertised for name in text.split(",")}
     dialects = load_dialects(list_dialect_names(advertised=True))
-    return tuple(each for each in dialects if each.cards_are_ours or not ours.isdisjoint(each.resources.asking))
+    return tuple(each for each in dialects if each.cards_are_ours or not ours.isdisjoint(each.resources.requestable))
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:

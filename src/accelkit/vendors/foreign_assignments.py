@@ -39,18 +39,20 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     # These systems do not record init containers. The kubelet gave them devices of the same card.
     fallback = next(iter(numbers.values()), ())
     named = {
-        asked.container: tuple(_find_cards(asked, numbers.get(asked.container, fallback), by_number))
-        for asked in request.containers
+        each.container: tuple(_find_cards(each, numbers.get(each.container, fallback), by_number))
+        for each in request.containers
     }
     capacities = {card.id: card.capacity_bytes for card in cards}
     return check_assignment(pod, Assignment(named), capacities, unit_bytes, compute={})
 
 
-def _find_cards(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
-    if len(numbers) != asked.cards:
+def _find_cards(request: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
+    if len(numbers) != request.cards:
         given = count_cards(len(numbers))
-        raise AssignmentError(f"container {asked.container} was given {given} and asks for {asked.cards}")
+        raise AssignmentError(f"container {request.container} was given {given} and asks for {request.cards}")
     for number in numbers:
         if (card := cards.get(number)) is None:
-            raise AssignmentError(f"container {asked.container} was given card {number}, which its node does not have")
-        yield Share(card.id, asked.memory_bytes, asked.compute, whole=asked.whole, amounts=asked.amounts)
+            raise AssignmentError(
+                f"container {request.container} was given card {number}, which its node does not have"
+            )
+        yield Share(card.id, request.memory_bytes, request.compute, whole=request.whole, amounts=request.amounts)

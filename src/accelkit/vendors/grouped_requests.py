@@ -50,7 +50,7 @@ _pod_info = msgspec.json.Decoder(_PodInfo)
 
 
 @dataclass(slots=True)
-class _Asked:
+class _CardCounts:
     """Request of a container: a number of cards, and the least memory of the cards that it names."""
 
     count: int = 0
@@ -82,8 +82,8 @@ def apply_groups(
         info = _pod_info.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise RequestError(f"{key} cannot be read: {exc}") from exc
-    asked = {name: found for name, each in info.containers.items() if (found := _read(name, each, names)).cards}
-    for name, found in asked.items():
+    counts = {name: found for name, each in info.containers.items() if (found := _read(name, each, names)).cards}
+    for name, found in counts.items():
         limit = requests[name].cards if name in own else 0
         if found.cards > limit:
             cards = f"{found.cards} card{'' if found.cards == 1 else 's'}"
@@ -93,7 +93,7 @@ def apply_groups(
             )
     policy = Policy.TOPOLOGY.value if _read_topology(info, names) else ""
     return {
-        name: _refine(each, asked.get(name, _Asked()), policy) if name in own else each
+        name: _refine(each, counts.get(name, _CardCounts()), policy) if name in own else each
         for name, each in requests.items()
     }
 
@@ -132,8 +132,8 @@ def _build_group(near: Near, mins: Iterable[int], socket: int | None) -> CardGro
     return CardGroup(near, tuple(sorted(mins, reverse=True)), socket)
 
 
-def _refine(request: ContainerRequest, asked: _Asked, policy: str) -> ContainerRequest:
-    least = {name: max(memory, request.min_memory_bytes) for name, memory in asked.least.items()}
+def _refine(request: ContainerRequest, counts: _CardCounts, policy: str) -> ContainerRequest:
+    least = {name: max(memory, request.min_memory_bytes) for name, memory in counts.least.items()}
     every = min(least.values()) if len(least) == request.cards else request.min_memory_bytes
     return msgspec.structs.replace(
         request,
@@ -156,11 +156,11 @@ def _read_topology(info: _PodInfo, names: GroupNames) -> bool:
     return all(values)
 
 
-def _read(container: str, asked: _Container, names: GroupNames) -> _Asked:
+def _read(container: str, given: _Container, names: GroupNames) -> _CardCounts:
     """Return the cards that a container requests; other resources are ignored."""
     amounts: dict[_Name, dict[str, int]] = {}
-    found = _Asked()
-    for resource, amount in (asked.requests or {}).items():
+    found = _CardCounts()
+    for resource, amount in (given.requests or {}).items():
         name = _split(container, resource, names)
         if name is None and resource not in names.counts:
             continue
@@ -170,7 +170,7 @@ def _read(container: str, asked: _Container, names: GroupNames) -> _Asked:
             found.count = max(found.count, amount)
         else:
             amounts.setdefault(name[0], {})[name[1]] = amount
-    for resource, scorer in (asked.scorer or {}).items():
+    for resource, scorer in (given.scorer or {}).items():
         if resource.startswith(names.prefixes) and scorer not in _SCORERS:
             raise _refuse(container, resource, names, f"scorer {scorer}", "leave it out: cards are packed tightly")
     found.least = {name: each[_MEMORY] for name, each in amounts.items() if _check_card(container, name, each, names)}

@@ -40,7 +40,7 @@ class CardPod(msgspec.Struct, frozen=True):
         started_at: the time when the kubelet had admitted the pod and allocated its devices, as the kubelet writes it;
             None before.
         unschedulable: whether kube-scheduler tried it and found no node.
-        asks: whether a container names a resource of any of the dialects, even with a limit of 0.
+        requests_cards: whether a container names a resource of any of the dialects, even with a limit of 0.
         dialect: the first dialect whose resources it names, else the first of all.
         dialects: the dialects in which it was read.
         containers: the containers, in the order in which the kubelet allocates.
@@ -61,7 +61,7 @@ class CardPod(msgspec.Struct, frozen=True):
     created_at: str
     started_at: str | None
     unschedulable: bool
-    asks: bool
+    requests_cards: bool
     dialect: Dialect
     dialects: tuple[Dialect, ...]
     containers: tuple[CardContainer, ...]
@@ -160,7 +160,7 @@ class PodReader:
         # The first dialect that has a resource, by its place.
         self._places: dict[str, int] = {}
         for place, dialect in enumerate(dialects):
-            for resource in dialect.resources.asking:
+            for resource in dialect.resources.requestable:
                 self._places.setdefault(resource, place)
         self._resources = frozenset(self._places)
         self._limits = frozenset().union(*(dialect.resources.names for dialect in dialects))

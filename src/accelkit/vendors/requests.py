@@ -82,13 +82,13 @@ def read_request(
     Raises:
         RequestError: the request cannot be granted as written.
     """
-    asking = _list_asking(containers, dialects)
+    requesting = _list_requesting(containers, dialects)
     refinements = _read_refinements(annotations)
     requests: dict[str, ContainerRequest] = {}
     # Containers with whole cards in a dialect that has groups.
     grouped: dict[GroupNames, list[str]] = {}
     one_card = ""
-    for container in asking:
+    for container in requesting:
         found = read_device_limits(container, dialects)
         if found is None:
             other = read_counted_request(container, dialects)
@@ -121,13 +121,13 @@ def read_request(
     return PodRequest(apply_pod_rules(annotations, dialects, list(requests.values()))) if requests else None
 
 
-def _list_asking(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
+def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
     """Return the containers that name a resource of a card; raise a RequestError if there are too many."""
-    resources = frozenset().union(*(dialect.resources.asking for dialect in dialects))
-    asking = [container for container in containers if not resources.isdisjoint(container.limits)]
-    if len(asking) > MAX_CONTAINERS:
-        raise RequestError(f"{len(asking)} containers ask for cards, at most {MAX_CONTAINERS} in a pod are allowed")
-    return asking
+    resources = frozenset().union(*(dialect.resources.requestable for dialect in dialects))
+    requesting = [container for container in containers if not resources.isdisjoint(container.limits)]
+    if len(requesting) > MAX_CONTAINERS:
+        raise RequestError(f"{len(requesting)} containers ask for cards, at most {MAX_CONTAINERS} in a pod are allowed")
+    return requesting
 
 
 def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) -> DeviceLimits | None:
@@ -208,9 +208,8 @@ def _read_card_ids(container: str, card_ids: tuple[str, ...], cards: int) -> fro
             next_step="list the identities of cards with accelkit inspect",
         )
     if found and len(found) < cards:
-        asked = count_cards(cards)
         raise RequestError(
-            f"container {container} asks for {asked} but card_ids names only {len(found)}",
+            f"container {container} asks for {count_cards(cards)} but card_ids names only {len(found)}",
             next_step="name at least as many cards as it asks for",
         )
     return found

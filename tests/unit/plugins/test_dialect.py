@@ -13,8 +13,8 @@ def test_a_dialect_is_told_as_its_file_has_it(name):
     assert plugin.dialect(name) == {
         "name": name,
         "advertised": dialect.advertised,
-        "resources": list(dialect.resources.asking),
-        "guarded": list(dialect.resources.giving),
+        "resources": list(dialect.resources.requestable),
+        "guarded": list(dialect.resources.with_devices),
         "annotations": list(dialect.annotations.keys) if dialect.annotations else [],
         "plugin_writes": dialect.plugin_writes,
         "log_folder": dialect.logs.folder,

@@ -43,7 +43,7 @@ FOUND = Tolerance({CARDS: (MEMORY,)}, {MEMORY: "quota"}, PODS)
 def test_what_is_kept_out_is_warned_of_with_the_next_step(run_module, stub, warnings):
     asked = stub(toleration_check, "check_tolerations", FOUND)
     answer = run_module(toleration_check, GIVEN)
-    given = {"keys": [MEMORY], "tainted": ["a"], "resources": [MEMORY, CARDS], "asking": [MEMORY, CARDS]}
+    given = {"keys": [MEMORY], "tainted": ["a"], "resources": [MEMORY, CARDS], "card_resources": [MEMORY, CARDS]}
     assert asked == [((), {**given, "namespace": "accelkit"})]
     assert len(answer["intolerant"]) == 50
     assert [each.partition(":")[0] for each in warnings] == ["SharesRepelled", "AdmissionUnknown", "TolerationMissing"]
@@ -56,4 +56,4 @@ def test_check_mode_asks_for_no_pod(run_module, stub):
     asked = stub(toleration_check, "check_tolerations", FOUND)
     run_module(toleration_check, GIVEN, check=True)
     [(_arguments, given)] = asked
-    assert (given["resources"], given["asking"]) == ([], [MEMORY, CARDS])
+    assert (given["resources"], given["card_resources"]) == ([], [MEMORY, CARDS])

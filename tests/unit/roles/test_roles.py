@@ -62,8 +62,8 @@ def describe_dialect(name):
         "plugin_writes": found.plugin_writes,
         "name": found.name,
         "advertised": found.advertised,
-        "resources": list(found.resources.asking),
-        "guarded": list(found.resources.giving),
+        "resources": list(found.resources.requestable),
+        "guarded": list(found.resources.with_devices),
         "log_folder": found.logs.folder,
     }
 

@@ -48,7 +48,7 @@ async def check_tolerations(
     keys: Sequence[str],
     tainted: Collection[str],
     resources: Sequence[str],
-    asking: Collection[str],
+    card_resources: Collection[str],
     namespace: str,
 ) -> Tolerance:
     """Return the effects of taints on pods; changes nothing.
@@ -58,7 +58,7 @@ async def check_tolerations(
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
         resources: the resources to test, each with one pod.
-        asking: the resources by which pods request cards.
+        card_resources: the resources by which pods request cards.
         namespace: the namespace of the test pods.
 
     Raises:
@@ -79,7 +79,7 @@ async def check_tolerations(
     nodes, _ = await list_all(api, NODES, TaintedNode)
     daemon_sets, _ = await list_all(api, _DAEMON_SETS, DaemonSet)
     pods, _ = await list_all(api, PODS, GroupPod)
-    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=asking)
+    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=card_resources)
     return Tolerance(repelled, unknown, tuple(found))
 
 

@@ -116,7 +116,7 @@ async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
 
 def _requests_cards(pod: Pod) -> bool:
     found = PodReader(load_dialects(list_dialect_names())).read(pod)
-    return found is not None and found.asks
+    return found is not None and found.requests_cards
 
 
 def _list_shares(view: NodeView, uid: str) -> list[HeldShare]:

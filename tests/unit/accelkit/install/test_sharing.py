@@ -287,7 +287,7 @@ async def test_a_card_of_which_another_plugin_gives_parts_is_not_shared_either(n
 
 async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
     api = cluster(node("a", labels={PRESENT: "true"}, offer={"gpu.intel.com/i915": "2"}))
-    counted = load_dialect("gas").resources.asking
+    counted = load_dialect("gas").resources.requestable
     assert (await share(api, counted=counted)).nodes == ("a",)
     with pytest.raises(ConfigurationError, match=r"gpu\.intel\.com/i915: 2"):
         await share(api)
@@ -295,7 +295,7 @@ async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
 
 async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_the_node_says_that_it_is_ours():
     kubegpu = load_dialect("kubegpu")
-    told = {"dialect": kubegpu, "counted": kubegpu.resources.asking}
+    told = {"dialect": kubegpu, "counted": kubegpu.resources.requestable}
     api = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
     with pytest.raises(ConfigurationError, match=r"gives the same cards \(a: nvidia.com/gpu: 8\)"):
         await share(api, **told)
@@ -303,7 +303,7 @@ async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_
     assert (await share(api, **told)).nodes == ("a",)
     # Agents that serve another dialect leave the resource to its plugin, whose pods are counted.
     other = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
-    assert (await share(other, dialect=load_dialect("native"), counted=kubegpu.resources.asking)).nodes == ("a",)
+    assert (await share(other, dialect=load_dialect("native"), counted=kubegpu.resources.requestable)).nodes == ("a",)
 
 
 async def test_what_somebody_else_said_of_a_node_stays():

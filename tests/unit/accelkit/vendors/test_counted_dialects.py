@@ -23,7 +23,7 @@ def pod(*limits, assigned=False):
 def read(reader, body):
     reader.trim(body)
     found = reader.read(body)
-    return found.dialect.name if found is not None and found.asks else None
+    return found.dialect.name if found is not None and found.requests_cards else None
 
 
 @pytest.mark.parametrize(

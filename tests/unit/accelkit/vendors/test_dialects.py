@@ -51,19 +51,19 @@ def test_a_dialect_that_says_no_more_than_it_must_has_the_least():
         inspect=None,
         name="",
     )
-    assert dialect.resources.asking == ()
+    assert dialect.resources.requestable == ()
 
 
 @pytest.mark.parametrize(
-    ("name", "asking"),
+    ("name", "requestable"),
     [
         ("native", ("accelkit.io/memory", "accelkit.io/cards")),
         ("gas", ("gpu.intel.com/i915", "gpu.intel.com/xe")),
         ("gcushare-2025", ("enflame.com/shared-gcu",)),
     ],
 )
-def test_a_container_asks_for_cards_by_these_resources(name, asking):
-    assert load_dialect(name).resources.asking == asking
+def test_a_container_asks_for_cards_by_these_resources(name, requestable):
+    assert load_dialect(name).resources.requestable == requestable
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,18 @@ def test_a_pod_without_cards_and_without_our_annotations_has_no_reading(each):
 
 
 def test_a_pod_that_names_a_resource_of_an_init_container_alone_is_read():
-    assert read({"name": "c"}, init=[container("i", memory=1)]).asks
+    assert read({"name": "c"}, init=[container("i", memory=1)]).requests_cards
 
 
 def test_a_limit_of_zero_asks_but_is_no_request():
     found = read(container(memory=0, cards="0"))
-    assert (found.asks, found.read_request(1), found.read_memory_units()) == (True, None, {})
+    assert (found.requests_cards, found.read_request(1), found.read_memory_units()) == (True, None, {})
 
 
 @pytest.mark.parametrize("annotations", [{"assignment": encode_assignment(ASSIGNMENT)}, {"request": "{}"}])
 def test_a_pod_with_an_annotation_of_ours_is_read_though_it_asks_for_nothing(annotations):
     found = read({"name": "c"}, **annotations)
-    assert (found.asks, found.dialect.name, found.read_request(1)) == (False, "native", None)
+    assert (found.requests_cards, found.dialect.name, found.read_request(1)) == (False, "native", None)
 
 
 def test_a_request_for_no_card_names_what_it_refines():

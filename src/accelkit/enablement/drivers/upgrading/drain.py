@@ -66,7 +66,7 @@ async def drain_cards(
         ApiError: the API server refused, or did not answer until the deadline.
     """
     node = await read_driver_node(api, name)
-    shared = [resource for dialect in load_usable_dialects() for resource in dialect.resources.asking]
+    shared = [resource for dialect in load_usable_dialects() for resource in dialect.resources.requestable]
     users = CardUsers(vendor, node.cards, load_usable_profiles().profiles, shared)
     deadline = clock() + seconds
     evicted, refused = dict[str, None](), dict[str, str]()

@@ -31,7 +31,7 @@ def api(api):
 
 async def check(api, *keys):
     return await check_tolerations(
-        api, keys=keys, tainted=["a"], resources=[MEMORY, CARDS], asking=[MEMORY, CARDS], namespace="accelkit"
+        api, keys=keys, tainted=["a"], resources=[MEMORY, CARDS], card_resources=[MEMORY, CARDS], namespace="accelkit"
     )
 
 
