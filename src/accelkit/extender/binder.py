@@ -204,7 +204,7 @@ class Binder:
                 held = self._ledger.find_holding(ref.uid)
                 if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
                     raise
-                await self.outcomes.ask(held, binding=True)
+                await self.outcomes.read_outcome(held, binding=True)
                 return reserve(self._ledger, ref, node, request, self._policy, labels=pending.pod.labels)
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc

@@ -71,7 +71,7 @@ class BindingOutcomes:
                 if held is None or held.stage is Stage.CONFIRMED:
                     self._unsettled.pop(uid, None)
                 elif not self._is_under_way(uid):
-                    await self.ask(held)
+                    await self.read_outcome(held)
 
     def recheck(self, held: Holding) -> None:
         """Schedule a check of a holding against the API server, because a list does not contain it."""
@@ -91,7 +91,7 @@ class BindingOutcomes:
         if held is not None and held.stage is Stage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()
 
-    async def ask(self, held: Holding, *, binding: bool = False) -> None:
+    async def read_outcome(self, held: Holding, *, binding: bool = False) -> None:
         """Read the outcome of a holding; `binding` means that the bind in progress calls."""
         ref, pod = held.pod, None
         try:

@@ -119,18 +119,18 @@ class PluggedPolicy:
         """
         if not node:
             return 0
-        score = self._ask("score_node", lambda: self.plugin.score_node(node, most))
+        score = self._call("score_node", lambda: self.plugin.score_node(node, most))
         if not isinstance(score, int) or not 0 <= score <= most:
             raise self._build_error(f"scores a node as {score!r}, which is not a whole number from 0 to {most}")
         return score
 
     def _rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
-        rank = self._ask("rank_card", lambda: self.plugin.rank_card(card, node, request))
+        rank = self._call("rank_card", lambda: self.plugin.rank_card(card, node, request))
         if not isinstance(rank, int | float) or math.isnan(rank):
             raise self._build_error(f"ranks a card as {rank!r}, which is not a number")
         return rank
 
-    def _ask(self, function: str, call: Callable[[], _Answer]) -> _Answer:
+    def _call(self, function: str, call: Callable[[], _Answer]) -> _Answer:
         try:
             return call()
         except Exception as exc:

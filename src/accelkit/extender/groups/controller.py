@@ -39,12 +39,12 @@ _KNOWN_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class _Try:
-    """The last failed reservation of a group; `asked` is the number of joins and the size at that time."""
+    """The last failed reservation of a group; `joined_and_size` has the values at that time."""
 
     tried_at: float
     not_before: float
     delay: float
-    asked: tuple[int, int]
+    joined_and_size: tuple[int, int]
     reason: str
 
 
@@ -192,19 +192,19 @@ class GroupController:
         return reason
 
     def _try_again(self, group: Group, size: int, state: GroupState, now: float) -> str:
-        last, asked = self._tries.get(group.key), (group.joined, size)
+        last, joined_and_size = self._tries.get(group.key), (group.joined, size)
         least, most = _BACK_OFF_SECONDS
         if last is not None:
             # One more pod, or another size, may make the group fit; other changes of its pods do not.
             sooner = last.tried_at + least
-            if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
+            if now < (last.not_before if last.joined_and_size == joined_and_size else min(last.not_before, sooner)):
                 return last.reason
         if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
             return last.reason if last is not None else f"pod group {group.key} waits until other groups were tried"
         self._pace.count(0, placed=len(state.lacking))
         if reason := self._batches.reserve(group, size, now):
-            delay = least if last is None or last.asked != asked else min(most, 2 * last.delay)
-            self._tries[group.key] = _Try(now, now + delay, delay, asked, reason)
+            delay = least if last is None or last.joined_and_size != joined_and_size else min(most, 2 * last.delay)
+            self._tries[group.key] = _Try(now, now + delay, delay, joined_and_size, reason)
         return reason
 
     def _withdraw_all(self) -> None:

@@ -149,10 +149,10 @@ class PreemptVerb:
 
     def _has_room(self, pod: PendingPod, node: str, gone: Collection[str]) -> bool:
         """Return whether a node's host is known to have room for a pod without some others."""
-        room, asked = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
+        room, requested = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
         return all(
-            not wanted or (free != unknown and free >= wanted)
-            for wanted, free, unknown in zip(asked, room, UNKNOWN, strict=True)
+            not amount or (free != unknown and free >= amount)
+            for amount, free, unknown in zip(requested, room, UNKNOWN, strict=True)
         )
 
 

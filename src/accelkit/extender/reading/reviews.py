@@ -129,7 +129,7 @@ class Reviewer:
 
     async def _may_read(self, user: _User, verb: str) -> bool:
         subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
-        asked = {
+        attributes = {
             "namespace": self._namespace,
             "verb": verb,
             "version": "v1",
@@ -141,7 +141,7 @@ class Reviewer:
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "LocalSubjectAccessReview",
             "metadata": {"namespace": self._namespace},
-            "spec": {**subject, "resourceAttributes": asked},
+            "spec": {**subject, "resourceAttributes": attributes},
         }
         answer = await self._api.post(self._access_reviews, review)
         return msgspec.json.decode(answer, type=_AccessReview).status.allowed

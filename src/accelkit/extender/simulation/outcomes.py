@@ -71,7 +71,7 @@ class Outcome:
             self._holders = situation.holders
             self._search = search_changes(situation, request, policy, terms, budget)
 
-    def ask(self) -> bool:
+    def try_next(self) -> bool:
         """Run one trial of the search, and return whether a change was found; set `ended` after the last."""
         found = self if self._search is None else next(self._search, self)
         if isinstance(found, Outcome):
@@ -183,7 +183,7 @@ def find_change_of_node(
         case MisfitReason.BAD_INVENTORY:
             return [Change(ChangeKind.INVENTORY, proven=False)]
         case MisfitReason.UNIT:
-            taken = finish(Probe(policy, budget).ask(entry.list_states_for(request), request))
+            taken = finish(Probe(policy, budget).find_cards(entry.list_states_for(request), request))
             return [Change(ChangeKind.UNIT, taken=taken)] if taken else []
         case _:
             return []

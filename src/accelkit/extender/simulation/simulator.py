@@ -241,7 +241,7 @@ async def _encode(nodes: Iterable[NodeSimulation], event_loop: EventLoopShare) -
 async def _continue_search(outcome: Outcome, budget: Budget, event_loop: EventLoopShare, *, until: int = 0) -> None:
     """Search for one more change of a node, until the budget has at most `until` steps left."""
     while outcome.searching and budget.steps > until:
-        found = outcome.ask()
+        found = outcome.try_next()
         if outcome.ended:
             # If the budget ended it, more changes may exist.
             outcome.ended = not budget.is_spent()

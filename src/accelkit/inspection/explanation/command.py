@@ -65,10 +65,10 @@ def explain(  # noqa: PLR0917 - click passes options by name
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
 
-    async def ask(at: Address | None) -> Explanation:
+    async def read_and_explain(at: Address | None) -> Explanation:
         async with ApiClient(load_connection(kubeconfig), timeout_seconds=_SECONDS) as api:
             found = await read_pod_in_question(api, namespace, pod)
             return await explain_pod(found, Extender(api, at, installed_in, service), nodes=nodes, without=gone)
 
-    explanation = asyncio.run(ask(at))
+    explanation = asyncio.run(read_and_explain(at))
     print_value(explanation, output, lambda: build_explanation_table(explanation, every=every))

@@ -188,9 +188,9 @@ def _infer_init(
     )
     found: dict[str, list[list[str]]] = {}
     for resource, pool in of_apps:
-        asked = {each.name: _read_limit(each, resource) for each in pod.containers if each.kind is Kind.INIT}
-        certain = max(asked.values(), default=0) <= len(pool)
-        for name, count in asked.items():
+        limits = {each.name: _read_limit(each, resource) for each in pod.containers if each.kind is Kind.INIT}
+        certain = max(limits.values(), default=0) <= len(pool)
+        for name, count in limits.items():
             if certain and (count in (0, len(pool)) or len(ids.count_by_card(pool)) == 1):
                 found.setdefault(name, []).append(pool[:count])
     held = {name: ContainerDevices(*parts) for name, parts in found.items() if len(parts) == len(of_apps)}

@@ -18,7 +18,7 @@ def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms)
     out = [place for place, state in enumerate(states) if not state.card.placeable]
     for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:
         changed = [_put_back(state) if place in chosen else state for place, state in enumerate(states)]
-        if taken := (yield from probe.ask(changed, request)):
+        if taken := (yield from probe.find_cards(changed, request)):
             cards = tuple(states[place].card.id for place in chosen)
             return Change(
                 ChangeKind.CARD_BACK,

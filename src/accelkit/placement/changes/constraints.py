@@ -44,7 +44,7 @@ def find_without_constraint(probe: Probe, node: Situation, request: PodRequest, 
         singles = [] if name in _OF_PODS else [(place,) for place in places]
         for chosen in [*singles, tuple(places)] if len(places) > 1 or not singles else singles:
             changed = replace_containers(request, chosen, **{name: none})
-            if taken := (yield from probe.ask(node.states, changed)):
+            if taken := (yield from probe.find_cards(node.states, changed)):
                 container = request.containers[chosen[0]].container if len(chosen) == 1 and singles else ""
                 size = (len(chosen), number)
                 return Change(ChangeKind.WITHOUT_CONSTRAINT, container, constraint=name, taken=taken, size=size)

@@ -27,7 +27,7 @@ _MOST_PAIRS: Final = 200
 def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
     """Return the fewest pods that would have to end; None if the pod would not fit without any of them."""
     holders = sorted(node.holders, key=_order)
-    if not (yield from _ask(probe, node, request, holders)):
+    if not (yield from _find_cards_without(probe, node, request, holders)):
         return None
     classes = _classify(holders)
     lack = bound_lack(node.states, request.containers)
@@ -37,10 +37,10 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
     # Pairs that free too little are not tried.
     sets += [pair for pair in pairs if _sum_up(pair) >= lack][:_MOST_PAIRS]
     for gone in sets:
-        if _sum_up(gone) >= lack and (taken := (yield from _ask(probe, node, request, gone))):
+        if _sum_up(gone) >= lack and (taken := (yield from _find_cards_without(probe, node, request, gone))):
             return _name(gone, taken, proven=len(gone) == 1 or not some)
     fewest = _choose_fewest(node, request)
-    if (yield from _ask(probe, node, request, fewest)):
+    if (yield from _find_cards_without(probe, node, request, fewest)):
         return (yield from _give_back(probe, node, request, fewest))
     return (yield from _give_back(probe, node, request, holders))
 
@@ -78,19 +78,21 @@ def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
 
 def _give_back(probe: Probe, node: Situation, request: PodRequest, holders: Sequence[Holder]) -> Search[Change | None]:
     gone = list(holders)
-    kept = yield from _ask(probe, node, request, gone)
+    kept = yield from _find_cards_without(probe, node, request, gone)
     for holder in holders:
         others = [each for each in gone if each is not holder]
-        if taken := (yield from _ask(probe, node, request, others)):
+        if taken := (yield from _find_cards_without(probe, node, request, others)):
             gone, kept = others, taken
     return _name(gone, kept, proven=False) if kept else None
 
 
-def _ask(probe: Probe, node: Situation, request: PodRequest, gone: Sequence[Holder]) -> Search[tuple[str, ...]]:
+def _find_cards_without(
+    probe: Probe, node: Situation, request: PodRequest, gone: Sequence[Holder]
+) -> Search[tuple[str, ...]]:
     if not gone:
         return ()
     states = node.leave_out({holder.pod.uid for holder in gone})
-    return (yield from probe.ask(states, request))
+    return (yield from probe.find_cards(states, request))
 
 
 def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:

@@ -52,7 +52,7 @@ class Probe:
         """Return whether the budget has no steps left."""
         return self._budget.is_spent()
 
-    def ask(self, states: Sequence[CardState], request: PodRequest) -> Search[tuple[str, ...]]:
+    def find_cards(self, states: Sequence[CardState], request: PodRequest) -> Search[tuple[str, ...]]:
         """Return the IDs of the cards that a pod would get; empty if it does not fit or the answer is unknown."""
         if self._budget.is_spent():
             self.unsure = True
@@ -77,14 +77,14 @@ class Probe:
         """
         if not amounts:
             return None
-        if taken := (yield from self.ask(states, build(amounts[-1]))):
+        if taken := (yield from self.find_cards(states, build(amounts[-1]))):
             return amounts[-1], taken
         best: tuple[int, tuple[str, ...]] | None = None
         low, high = 0, len(amounts) - 1
         while low < high:
             # The smallest comes first, because mostly either no amount fits or all of them do.
             middle = low if best is None else (low + high) // 2
-            if taken := (yield from self.ask(states, build(amounts[middle]))):
+            if taken := (yield from self.find_cards(states, build(amounts[middle]))):
                 best, low = (amounts[middle], taken), middle + 1
             elif best is None:
                 return None

@@ -24,11 +24,11 @@ def find_less_memory(
     def list_amounts(container: ContainerRequest) -> range:
         if container.whole or not container.memory_bytes:
             return range(0)
-        asked = container.memory_bytes
-        step = next((each for each in terms.memory_steps if asked % each == 0), 1)
+        requested = container.memory_bytes
+        step = next((each for each in terms.memory_steps if requested % each == 0), 1)
         free = _find_free([each.free_bytes for each in list_suiting(node.states, container)], container)
-        half = -(-asked // (2 * step)) * step
-        return _cut(range(step, min(asked - step, free // step * step) + 1, step), half, large=large)
+        half = -(-requested // (2 * step)) * step
+        return _cut(range(step, min(requested - step, free // step * step) + 1, step), half, large=large)
 
     found = yield from _find_least(probe, node.states, request, "memory_bytes", list_amounts)
     return None if found is None else msgspec.structs.replace(found, kind=ChangeKind.LESS_MEMORY)
@@ -40,11 +40,11 @@ def find_less_compute(
     """Return by how much less compute of one container the pod would fit; None if no amount is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
-        asked = container.compute
+        requested = container.compute
         free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
         # A container that requests compute alone would request no card if it requested none.
         least = 0 if container.memory_bytes else 1
-        return _cut(range(least, min(asked - 1, free) + 1), -(-asked // 2), large=large)
+        return _cut(range(least, min(requested - 1, free) + 1), -(-requested // 2), large=large)
 
     found = yield from _find_least(probe, node.states, request, "compute", list_amounts)
     return None if found is None else msgspec.structs.replace(found, kind=ChangeKind.LESS_COMPUTE)
@@ -77,9 +77,9 @@ def list_distinct(request: PodRequest) -> Iterator[int]:
     """Return the places of the containers, the first one only of containers with equal requests."""
     distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
-        asked = msgspec.structs.replace(container, container="")
-        if asked not in distinct:
-            distinct.add(asked)
+        nameless = msgspec.structs.replace(container, container="")
+        if nameless not in distinct:
+            distinct.add(nameless)
             yield place
 
 

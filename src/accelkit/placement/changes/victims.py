@@ -99,7 +99,7 @@ def search_victims(
 
     def fits(left: Collection[Candidate]) -> Search[bool]:
         states = node.leave_out(gone | {each.uid for each in left})
-        return bool((yield from probe.ask(states, request)))
+        return bool((yield from probe.find_cards(states, request)))
 
     if (yield from fits(())):
         return []

@@ -57,9 +57,9 @@ def sum_request(request: PodRequest) -> QuotaAmounts:
             cards += max(0, container.cards - cards_pool)
             cards_pool = max(0, cards_pool - container.cards) if keeps else max(cards_pool, container.cards)
             continue
-        asked, asked_compute = container.memory_bytes * container.cards, container.compute * container.cards
-        memory += max(0, asked - memory_pool)
-        compute += max(0, asked_compute - compute_pool)
-        memory_pool = max(0, memory_pool - asked) if keeps else max(memory_pool, asked)
-        compute_pool = max(0, compute_pool - asked_compute) if keeps else max(compute_pool, asked_compute)
+        requested, requested_compute = container.memory_bytes * container.cards, container.compute * container.cards
+        memory += max(0, requested - memory_pool)
+        compute += max(0, requested_compute - compute_pool)
+        memory_pool = max(0, memory_pool - requested) if keeps else max(memory_pool, requested)
+        compute_pool = max(0, compute_pool - requested_compute) if keeps else max(compute_pool, requested_compute)
     return QuotaAmounts(memory, cards + counted, compute)

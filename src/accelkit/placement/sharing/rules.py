@@ -170,21 +170,21 @@ def read_rules(document: object) -> SharingRules:
     return rules
 
 
-def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, asked: QuotaAmounts) -> Misfit | None:
+def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, requested: QuotaAmounts) -> Misfit | None:
     """Return why a namespace may not have more; None if it may.
 
     Amounts that a pod does not request do not count against it, however much of them the namespace holds.
     """
     limits = (
-        ("memory", quota.memory_bytes, held.memory_bytes, asked.memory_bytes, format_bytes),
-        ("cards", quota.cards, held.cards, asked.cards, str),
-        ("one card's compute", quota.compute, held.compute, asked.compute, _format_compute),
+        ("memory", quota.memory_bytes, held.memory_bytes, requested.memory_bytes, format_bytes),
+        ("cards", quota.cards, held.cards, requested.cards, str),
+        ("one card's compute", quota.compute, held.compute, requested.compute, _format_compute),
     )
-    for name, limit, has, wants, form in limits:
-        if limit is not None and wants and has + wants > limit:
+    for name, limit, has, more, form in limits:
+        if limit is not None and more and has + more > limit:
             sentence = (
                 f"namespace {namespace} holds {form(has)} of its quota of {form(limit)} of {name}; "
-                f"the pod asks for {form(wants)}"
+                f"the pod asks for {form(more)}"
             )
             return Misfit(MisfitReason.QUOTA, detail=sentence, resolvable=False)
     return None

@@ -167,7 +167,7 @@ class MirrorPod:
         address = find_option_value(options, "bind-address") or "127.0.0.1"
         if port == "0":
             return True
-        address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - where it is asked, not served
+        address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - the address of a request, not of a server
         # On a host without curl or wget, the probes of the kubelet, which have passed, are sufficient.
         return host.probe_url(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
