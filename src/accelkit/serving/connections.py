@@ -135,10 +135,10 @@ class Connections:
                 )
                 connection = opening.connection
                 if connection is not None:
-                    await asyncio.shield(connection.asked)
+                    await asyncio.shield(connection.first_request)
         except BaseException:
             connection = opening.connection
-            if connection is None or not connection.asked.done():
+            if connection is None or not connection.first_request.done():
                 if connection is not None:
                     connection.abort()
                 raise

@@ -37,10 +37,10 @@ class Http1Connection(web.RequestHandler):
 
     Attributes:
         names: the names in the verified client certificate.
-        asked: done when the first request has arrived, or the connection has ended.
+        first_request: done when the first request has arrived, or the connection has ended.
     """
 
-    __slots__ = ("_left", "_limit", "_on_lost", "asked", "names")
+    __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Http1Connection(web.RequestHandler):
         loop = asyncio.get_running_loop()
         super().__init__(manager, loop=loop, **(_OPTIONS | options))
         self.names: frozenset[str] = frozenset()
-        self.asked: asyncio.Future[None] = loop.create_future()
+        self.first_request: asyncio.Future[None] = loop.create_future()
         self._on_lost = on_lost
         self._left = most_bytes
         self._limit: asyncio.TimerHandle | None = None
@@ -80,16 +80,16 @@ class Http1Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Record that the connection has ended."""
-        self.note_asked()
+        self.note_request()
         if self._limit is not None:
             self._limit.cancel()
         self._on_lost(self)
         super().connection_lost(exc)
 
-    def note_asked(self) -> None:
+    def note_request(self) -> None:
         """Record that a request has arrived."""
-        if not self.asked.done():
-            self.asked.set_result(None)
+        if not self.first_request.done():
+            self.first_request.set_result(None)
 
     def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
         """Answer an invalid request; the library's own answer would reveal its version."""
@@ -142,7 +142,7 @@ def make_manager(answer: Answer) -> web.Server:
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Http1Connection", request.protocol)
-        connection.note_asked()
+        connection.note_request()
         reply = await answer(_Http1Request(request, connection))
         response = web.Response(status=reply.status, body=reply.body, headers=reply.list_headers())
         if reply.close:

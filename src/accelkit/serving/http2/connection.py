@@ -47,7 +47,7 @@ class Http2Connection(asyncio.Protocol):
 
     Attributes:
         names: the names in the verified client certificate.
-        asked: done when the first request has arrived, or the connection has ended.
+        first_request: done when the first request has arrived, or the connection has ended.
         transport: None before and after the connection.
     """
 
@@ -56,7 +56,7 @@ class Http2Connection(asyncio.Protocol):
         self._answer, self._on_lost = answer, on_lost
         self._idle_seconds, self._idle_since = idle_seconds, self._loop.time()
         self.names: frozenset[str] = frozenset()
-        self.asked: asyncio.Future[None] = self._loop.create_future()
+        self.first_request: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
         self._http = make_frames()
         self._meter = FrameMeter()
@@ -107,8 +107,8 @@ class Http2Connection(asyncio.Protocol):
         """Record that the connection has ended."""
         del exc
         self.transport = None
-        if not self.asked.done():
-            self.asked.set_result(None)
+        if not self.first_request.done():
+            self.first_request.set_result(None)
         for timer in self._timers.values():
             timer.cancel()
         for stream, _ in self._streams.values():
@@ -159,8 +159,8 @@ class Http2Connection(asyncio.Protocol):
         if self._last is not None:
             # The request was sent before GOAWAY arrived; the client repeats it on another connection.
             return
-        if not self.asked.done():
-            self.asked.set_result(None)
+        if not self.first_request.done():
+            self.first_request.set_result(None)
         number = event.stream_id
         if len(self._streams) >= MOST_STREAMS:
             # The answers of reset streams are still being computed.
