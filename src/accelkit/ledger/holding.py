@@ -180,7 +180,7 @@ class NodeEntry:
         return () if self.inventory is None else self.inventory.cards
 
     @property
-    def knows_links(self) -> bool:
+    def has_links(self) -> bool:
         """Whether the result of `find_links` is cached."""
         return self._links is not None and self._links[0] is self.inventory
 
@@ -188,7 +188,7 @@ class NodeEntry:
         """Return the connections of the known cards, in their order; None if unknown."""
         if self.inventory is None:
             return None
-        if self._links is None or not self.knows_links:
+        if self._links is None or not self.has_links:
             self._links = self.inventory, find_links(self.inventory.cards, self.inventory.topology)
         return self._links[1]
 

@@ -16,7 +16,7 @@ from accelkit.placement.policies import Policy, score_node
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps
 from accelkit.placement.topology.scores import SetRating, rate_set, score_preference, score_rating
-from accelkit.placement.topology.wanted import Wanted
+from accelkit.placement.topology.set_request import SetRequest
 
 # Limit of the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
 # cards have 256 states, which take a fifth of it.
@@ -63,7 +63,7 @@ class LinkScores:
         if self._budget.is_spent():
             self._late.add(entry.row)
             return score_node(Policy.TOPOLOGY, used_fraction)
-        if not entry.knows_links:
+        if not entry.has_links:
             self._budget.steps -= 1
         links = entry.find_links()
         prefers_nic = self._container.nic
@@ -80,9 +80,9 @@ class LinkScores:
             return score_node(Policy.TOPOLOGY, used_fraction)
         cards, state = self._container.cards, (links, free, empty)
         if state not in self._ratings:
-            wanted = Wanted(cards, free, empty)
-            self._budget.steps -= count_steps(links, wanted)
-            self._ratings[state] = rate_set(links, wanted)
+            set_request = SetRequest(cards, free, empty)
+            self._budget.steps -= count_steps(links, set_request)
+            self._ratings[state] = rate_set(links, set_request)
         return score_rating(self._ratings[state], cards, used_fraction)
 
     def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:

@@ -76,18 +76,18 @@ class FragmentationCosts:
         self._usability = Usability()
         self._epoch = 0
         self._tick = -1
-        self._learn_at = 0
+        self._rebuild_at = 0
         self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
         """Return the cost of each of these rows, all of which the task fits; the lowest is the best."""
         table = self._table
         columns = table.get_columns()
-        if self._epoch != self._mix.epoch or table.tick > self._learn_at:
-            self._usability.learn(self._mix.list_types(), columns)
+        if self._epoch != self._mix.epoch or table.tick > self._rebuild_at:
+            self._usability.rebuild(self._mix.list_types(), columns)
             self._epoch, self._tick = self._mix.epoch, table.tick
             cards = np.count_nonzero(columns.capacity > 0)
-            self._learn_at = table.tick + max(_LEAST_CHANGES, int(_CHANGES_PER_CARD * cards))
+            self._rebuild_at = table.tick + max(_LEAST_CHANGES, int(_CHANGES_PER_CARD * cards))
             self._kept.forget()
         elif self._tick != table.tick:
             changed = table.find_changed_rows(self._tick)

@@ -25,7 +25,7 @@ from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import CardTally, is_predictable
 from accelkit.placement.demand import Demand, list_demands
 from accelkit.placement.lacks import explain_lack, find_lacking_amount
-from accelkit.placement.likeness import is_large, may_be_together, number_looks
+from accelkit.placement.likeness import classify_cards, is_large, may_be_together
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import AnyPolicy, Policy, choose_policy, rank_card
@@ -89,7 +89,7 @@ class _Search:
         self._named = {container.same_card_as for container in self._containers}
         ruled = [container for container in self._containers if is_ruled(container)]
         amounts = [(s.free_bytes, s.free_compute, s.empty, s.free_amounts, *map(s.find_bar, ruled)) for s in states]
-        self._looks = number_looks([state.card for state in states], amounts, self._containers)
+        self._card_classes = classify_cards([state.card for state in states], amounts, self._containers)
         self._failed = set[tuple[object, ...]]()
         self._demands: list[tuple[Demand, Demand]] = []
         self._deepest = -1
@@ -294,7 +294,7 @@ class _Search:
     def _signature(self, index: int) -> tuple[object, ...]:
         tally = self._tallies[index]
         return (
-            self._looks[index],
+            self._card_classes[index],
             *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
             *(tally.amounts, tally.amounts_pool),
             tuple(name for name in self._named if index in self._chosen.get(name, ())) if self._named else (),

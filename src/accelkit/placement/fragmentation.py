@@ -143,7 +143,7 @@ class Usability:
         self._worth: Floats = np.zeros(0, dtype=np.float32)
         self._largest = [1.0, 1.0]
 
-    def learn(self, mix: Sequence[tuple[TaskType, float]], columns: Columns) -> None:
+    def rebuild(self, mix: Sequence[tuple[TaskType, float]], columns: Columns) -> None:
         """Set a new mix, and measure every row."""
         types = self._types = _Types(mix)
         self._levels = types.count_levels(*_list_by_card(columns)).sum_cards()

@@ -21,7 +21,7 @@ def is_large(card: Card, container: ContainerRequest) -> bool:
     return container.min_memory_bytes <= (card.memory_bytes or 0)
 
 
-def number_looks(
+def classify_cards(
     cards: Sequence[Card], amounts: Sequence[tuple[object, ...]], containers: Sequence[ContainerRequest]
 ) -> list[int]:
     """Return a number for each card; cards with equal numbers are equivalent for these containers.
@@ -39,15 +39,15 @@ def number_looks(
     linked = set(ends) if any(container.link for container in containers) else set[str]()
     each_alone = any(container.groups for container in containers)
     numbers: dict[object, int] = {}
-    looks = []
+    classes = []
     for index, card in enumerate(cards):
-        look = (
+        traits = (
             *(*amounts[index], card.capacity_bytes, card.memory_factor, memory and card.memory_bytes),
             *(models and card.model, numa and card.numa, numbered and card.number),
             index if each_alone or card.id in linked else -1,
         )
-        looks.append(numbers.setdefault(look, len(numbers)))
-    return looks
+        classes.append(numbers.setdefault(traits, len(numbers)))
+    return classes
 
 
 def _has_link(card: Card, other: Card, kind: str) -> bool:

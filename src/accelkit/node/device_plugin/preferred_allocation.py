@@ -30,7 +30,7 @@ from accelkit.node.devices import DeviceIds
 from accelkit.node.node_cards import NodeCards
 from accelkit.placement.policies import Policy, rank_card
 from accelkit.placement.topology.ranking import rank_sets
-from accelkit.placement.topology.wanted import Wanted
+from accelkit.placement.topology.set_request import SetRequest
 
 # The kubelet reports an allocation at once. An allocation that it does not report after this time has failed.
 _IN_FLIGHT_SECONDS = 60.0
@@ -251,7 +251,7 @@ def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequen
     if node is None or node.links is None or not places.keys() >= {*available, *taken}:
         return []
     free, required = (sum(1 << places[card] for card in cards) for cards in (available, taken))
-    chosen = next(rank_sets(node.links, Wanted(size, free | required, free, required)), ())
+    chosen = next(rank_sets(node.links, SetRequest(size, free | required, free, required)), ())
     names = list(node.cards)
     return [*taken, *(names[place] for place in chosen if not required >> place & 1)] if chosen else []
 

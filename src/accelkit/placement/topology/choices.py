@@ -13,7 +13,7 @@ from accelkit.placement.likeness import may_be_together
 from accelkit.placement.topology.groups import GroupSearch, may_be_groups
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
-from accelkit.placement.topology.wanted import Wanted
+from accelkit.placement.topology.set_request import SetRequest
 
 # Number of the best sets that are tried before others: mostly the first one fits.
 _BEST_SETS: Final = 8
@@ -54,9 +54,9 @@ class LinkedSets:
                 _mask(j for j in fitting if may_be_together(container, card, self.cards[j])) for card in self.cards
             )
             fitting = [index for index in fitting if together[index] >> index & 1]
-        wanted = Wanted(container.cards, _mask(fitting), _mask(self.empty), _mask(self.pool), together)
-        if self.spend(count_steps(self.links, wanted)):
-            for cards in islice(rank_sets(self.links, wanted, self._list_ranks()), _BEST_SETS):
+        set_request = SetRequest(container.cards, _mask(fitting), _mask(self.empty), _mask(self.pool), together)
+        if self.spend(count_steps(self.links, set_request)):
+            for cards in islice(rank_sets(self.links, set_request, self._list_ranks()), _BEST_SETS):
                 if not self.spend(1):
                     return
                 yield cards

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accelkit.placement.topology.links import CardLinks
+from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import NO_PAIR
-from accelkit.placement.topology.wanted import Wanted, list_cards
 
 _Weights: TypeAlias = npt.NDArray[np.int64]
 _Cards: TypeAlias = npt.NDArray[np.bool_]
@@ -25,14 +25,18 @@ _SHIFT: Final = 26
 _IMPOSSIBLE: Final = -1
 
 
-def seek_set(links: CardLinks, wanted: Wanted) -> tuple[int, ...] | None:
+def seek_set(links: CardLinks, set_request: SetRequest) -> tuple[int, ...] | None:
     """Return a possible set that no exchange of one card improves; None if none was found."""
-    if wanted.required & ~wanted.free or wanted.required.bit_count() > wanted.count:
+    if set_request.required & ~set_request.free or set_request.required.bit_count() > set_request.count:
         return None
-    search, best = _Search(links, wanted), None
-    seeds = [list_cards(wanted.required)] if wanted.required else [(card,) for card in search.list_seeds(wanted.count)]
+    search, best = _Search(links, set_request), None
+    seeds = (
+        [list_cards(set_request.required)]
+        if set_request.required
+        else [(card,) for card in search.list_seeds(set_request.count)]
+    )
     for seed in seeds:
-        chosen = search.grow(seed, wanted.count)
+        chosen = search.grow(seed, set_request.count)
         if chosen is None:
             continue
         found = search.exchange(chosen)
@@ -43,14 +47,14 @@ def seek_set(links: CardLinks, wanted: Wanted) -> tuple[int, ...] | None:
 
 
 class _Search:
-    def __init__(self, links: CardLinks, wanted: Wanted) -> None:
+    def __init__(self, links: CardLinks, set_request: SetRequest) -> None:
         cards = len(links.weights)
         self._links = np.array(links.weights, dtype=np.int64)
-        self._candidates, self._kept = _to_array(wanted.free, cards), _to_array(wanted.required, cards)
-        self._empty = _to_array(wanted.empty, cards)
+        self._candidates, self._kept = _to_array(set_request.free, cards), _to_array(set_request.required, cards)
+        self._empty = _to_array(set_request.empty, cards)
         # The same weights, but lower than any weight for two cards that may not be together.
         self._weights = self._links.copy()
-        for one, others in enumerate(wanted.together):
+        for one, others in enumerate(set_request.together):
             apart = ~_to_array(others, cards)
             apart[one] = False
             self._weights[one, apart] = self._weights[apart, one] = _IMPOSSIBLE

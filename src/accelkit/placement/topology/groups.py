@@ -13,8 +13,8 @@ from typing import Final
 from accelkit.model.request import CardGroup, Near
 from accelkit.placement.topology.links import SAME_SOCKET, SAME_SWITCH, CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
+from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS
-from accelkit.placement.topology.wanted import Wanted, list_cards
 
 # Limit of the steps of a check whether cards are in the requested groups.
 _STEPS: Final = 2_000
@@ -71,20 +71,24 @@ class GroupSearch:
         least = _LEAST_WEIGHTS[group.near]
         cards = range(len(self.memory)) if least else range(0)
         together = tuple(self._keep_near(fitting, 1 << card, least) for card in cards)
-        wanted = Wanted(group.cards, fitting, self.empty, together=together)
-        if fitting.bit_count() < group.cards or not self.spend(count_steps(self.links, wanted)):
+        set_request = SetRequest(group.cards, fitting, self.empty, together=together)
+        if fitting.bit_count() < group.cards or not self.spend(count_steps(self.links, set_request)):
             return
-        for chosen in self._enumerate(wanted):
+        for chosen in self._enumerate(set_request):
             if not self.spend(group.cards):
                 return
             amounts = sorted((self.memory[card] for card in chosen), reverse=True)
             if all(amount >= least for amount, least in zip(amounts, mins, strict=True)):
                 yield sum(1 << card for card in chosen)
 
-    def _enumerate(self, wanted: Wanted) -> Iterable[tuple[int, ...]]:
-        ranked = rank_sets(self.links, wanted, self.ranks)
+    def _enumerate(self, set_request: SetRequest) -> Iterable[tuple[int, ...]]:
+        ranked = rank_sets(self.links, set_request, self.ranks)
         # Of many cards only one set is ranked, so all others may have to be tried.
-        return ranked if len(self.memory) <= MOST_CARDS else chain(ranked, _list_all(wanted, wanted.free, wanted.count))
+        return (
+            ranked
+            if len(self.memory) <= MOST_CARDS
+            else chain(ranked, _list_all(set_request, set_request.free, set_request.count))
+        )
 
     def _keep_near(self, free: int, others: int, least: int) -> int:
         """Return the free cards whose weight with each of the others is at least `least`."""
@@ -112,7 +116,9 @@ def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[Card
     return next(search.find(groups, chosen), None) is not None or left <= 0
 
 
-def _list_all(wanted: Wanted, free: int, missing: int, chosen: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+def _list_all(
+    set_request: SetRequest, free: int, missing: int, chosen: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
     if not missing:
         yield chosen
         return
@@ -120,5 +126,5 @@ def _list_all(wanted: Wanted, free: int, missing: int, chosen: tuple[int, ...] =
         free &= ~(1 << card)
         if free.bit_count() < missing - 1:
             return
-        beside = free & wanted.together[card] if wanted.together else free
-        yield from _list_all(wanted, beside, missing - 1, (*chosen, card))
+        beside = free & set_request.together[card] if set_request.together else free
+        yield from _list_all(set_request, beside, missing - 1, (*chosen, card))

@@ -17,40 +17,40 @@ import numpy as np
 
 from accelkit.placement.topology.exchange import seek_set
 from accelkit.placement.topology.links import CardLinks, restrict
+from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS, NO_PAIR, Masks, build_tables, list_sets
-from accelkit.placement.topology.wanted import Wanted, list_cards
 
 # Number of sets that are measured in the time of one step of a search.
 _SETS_PER_STEP: Final = 256
 _MOST_RANK_BITS: Final = 58
 
 
-def rank_sets(links: CardLinks, wanted: Wanted, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
+def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
     """Yield the possible sets, the best first; of more than 16 cards only one good set.
 
     Args:
         links: the connections of the node's cards.
-        wanted: the conditions of possible sets.
+        set_request: the conditions of possible sets.
         ranks: for each card, the amount that is left of it; empty if all are equal.
     """
-    places = list_cards(wanted.free | wanted.empty)
+    places = list_cards(set_request.free | set_request.empty)
     if len(places) > MOST_CARDS:
-        found = seek_set(links, wanted)
+        found = seek_set(links, set_request)
         yield from [] if found is None else [found]
         return
     if len(links.weights) > MOST_CARDS:
-        part = _pack(wanted, places)
+        part = _pack(set_request, places)
         small = tuple(ranks[place] for place in places) if ranks else ()
         for chosen in rank_sets(restrict(links, places), part, small):
             yield tuple(places[card] for card in chosen)
         return
     if not ranks:
-        first = _find_best(links, wanted)
+        first = _find_best(links, set_request)
         if first is None:
             return
         yield list_cards(first)
-    sets = _list_possible(len(links.weights), wanted)
-    values = _measure(links, sets, wanted.empty)
+    sets = _list_possible(len(links.weights), set_request)
+    values = _measure(links, sets, set_request.empty)
     if ranks and len(sets):
         ties = sets[values == values.max()]
         yield list_cards(int(ties[np.argmin(_sum_ranks(ties, ranks))]))
@@ -59,26 +59,26 @@ def rank_sets(links: CardLinks, wanted: Wanted, ranks: Sequence[int] = ()) -> It
         yield list_cards(mask)
 
 
-def count_steps(links: CardLinks, wanted: Wanted) -> int:
+def count_steps(links: CardLinks, set_request: SetRequest) -> int:
     """Return the number of steps that the best set takes to find; it does not depend on the machine or the time."""
-    cards = min((wanted.free | wanted.empty).bit_count(), len(links.weights))
-    sets = comb(cards, wanted.count) if cards <= MOST_CARDS else cards * cards * wanted.count
-    return wanted.count + sets // _SETS_PER_STEP
+    cards = min((set_request.free | set_request.empty).bit_count(), len(links.weights))
+    sets = comb(cards, set_request.count) if cards <= MOST_CARDS else cards * cards * set_request.count
+    return set_request.count + sets // _SETS_PER_STEP
 
 
 @lru_cache(maxsize=4096)
-def _find_best(links: CardLinks, wanted: Wanted) -> int | None:
-    sets = _list_possible(len(links.weights), wanted)
-    return int(sets[np.argmax(_measure(links, sets, wanted.empty))]) if len(sets) else None
+def _find_best(links: CardLinks, set_request: SetRequest) -> int | None:
+    sets = _list_possible(len(links.weights), set_request)
+    return int(sets[np.argmax(_measure(links, sets, set_request.empty))]) if len(sets) else None
 
 
-def _list_possible(cards: int, wanted: Wanted) -> Masks:
+def _list_possible(cards: int, set_request: SetRequest) -> Masks:
     """Return the possible sets in the order of their numbers."""
-    sets: Masks = list_sets(cards, wanted.count)
-    sets = sets[(sets & ~wanted.free == 0) & (sets & wanted.required == wanted.required)]
-    for card, others in enumerate(wanted.together):
-        apart = wanted.free & ~others & ~(1 << card)
-        if apart and wanted.free >> card & 1:
+    sets: Masks = list_sets(cards, set_request.count)
+    sets = sets[(sets & ~set_request.free == 0) & (sets & set_request.required == set_request.required)]
+    for card, others in enumerate(set_request.together):
+        apart = set_request.free & ~others & ~(1 << card)
+        if apart and set_request.free >> card & 1:
             sets = sets[(sets >> card & 1 == 0) | (sets & apart == 0)]
     return sets
 
@@ -101,11 +101,13 @@ def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
     return total
 
 
-def _pack(wanted: Wanted, places: Sequence[int]) -> Wanted:
+def _pack(set_request: SetRequest, places: Sequence[int]) -> SetRequest:
     """Return the conditions with the cards numbered by their places among some cards."""
 
     def pack(mask: int) -> int:
         return sum((mask >> place & 1) << card for card, place in enumerate(places))
 
-    together = tuple(pack(wanted.together[place]) for place in places) if wanted.together else ()
-    return Wanted(wanted.count, pack(wanted.free), pack(wanted.empty), pack(wanted.required), together)
+    together = tuple(pack(set_request.together[place]) for place in places) if set_request.together else ()
+    return SetRequest(
+        set_request.count, pack(set_request.free), pack(set_request.empty), pack(set_request.required), together
+    )

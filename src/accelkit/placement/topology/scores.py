@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from accelkit.placement.policies import MAX_SCORE
 from accelkit.placement.topology.links import LINKED, CardLinks
 from accelkit.placement.topology.ranking import rank_sets
-from accelkit.placement.topology.wanted import Wanted
+from accelkit.placement.topology.set_request import SetRequest
 
 # Parts of a score: the quality of the set, and how little its use breaks up.
 _QUALITIES: Final = 7
@@ -25,19 +25,19 @@ class SetRating(NamedTuple):
     unbroken: int
 
 
-def rate_set(links: CardLinks, wanted: Wanted) -> SetRating | None:
+def rate_set(links: CardLinks, set_request: SetRequest) -> SetRating | None:
     """Return the rating of the best possible set of a node; None if no set is possible.
 
     The quality compares the connections of the set with those of NVLink or XGMI between all pairs. `unbroken` is 3 if
     no empty card is left or the set contains none. It is 2 if no remaining empty card is as near to all of the set as
     these are to each other, so that whole groups stay. It is 1 if a group loses cards of which others are in use.
     """
-    chosen = next(rank_sets(links, wanted), None)
+    chosen = next(rank_sets(links, set_request), None)
     if chosen is None:
         return None
     points = [_bound(links, i, j) for i, j in combinations(chosen, 2)]
     quality = round(_QUALITIES * sum(points) / (LINKED * len(points))) if points else 0
-    return SetRating(quality, _count_unbroken(links, chosen, wanted.empty))
+    return SetRating(quality, _count_unbroken(links, chosen, set_request.empty))
 
 
 def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> int:

@@ -17,8 +17,8 @@ CARDS = {
 }
 
 
-def check(held, **wanted):
-    container = ContainerRequest("c", Kind.APP, **{"cards": len(held), "memory_bytes": 1, **wanted})
+def check(held, **set_request):
+    container = ContainerRequest("c", Kind.APP, **{"cards": len(held), "memory_bytes": 1, **set_request})
     return find_broken_constraints(
         PodRequest((container,)), Assignment({"c": tuple(Share(card, 1) for card in held)}), CARDS
     )
@@ -94,8 +94,8 @@ def test_a_container_may_use_some_of_the_cards_of_the_other_and_any_where_that_h
 
 
 def test_every_constraint_of_every_container_is_checked():
-    wanted = {"model": "small", "numa": "single", "link": "XGMI"}
-    request = PodRequest(tuple(ContainerRequest(name, Kind.APP, 3, 1, **wanted) for name in "cd"))
+    set_request = {"model": "small", "numa": "single", "link": "XGMI"}
+    request = PodRequest(tuple(ContainerRequest(name, Kind.APP, 3, 1, **set_request) for name in "cd"))
     held = tuple(Share(card, 1) for card in "ad")
     sentences = ("2 cards, not 3", "another model than small", "several NUMA nodes", "not linked")
     found = find_broken_constraints(request, Assignment(dict.fromkeys("cd", held)), CARDS)

@@ -169,8 +169,8 @@ class Pod:
 
     def take_memory(self, container, cards):
         held = {name: len(pool) for name, pool in self.reusable.items() if pool}
-        wanted = container.memory_bytes * len(cards)
-        if sum(held.values()) > wanted:
+        set_request = container.memory_bytes * len(cards)
+        if sum(held.values()) > set_request:
             # The kubelet draws any of them: only on one card is it known of which.
             if len(cards) > 1 or set(held) != set(cards):
                 return False

@@ -103,7 +103,7 @@ def rest(node, nodes):
 def test_the_loss_is_the_difference_of_what_is_usable(nodes, types, task):
     mix = [(each, 1 / len(types)) for each in types]
     usability, table = Usability(), columns(nodes)
-    usability.learn(mix, table)
+    usability.rebuild(mix, table)
     after = [placed(node, task) for node in nodes]
     rows = np.array([row for row, node in enumerate(after) if node is not None], dtype=np.int64)
     found = weights(mix, nodes)
@@ -118,8 +118,8 @@ def test_the_loss_is_the_difference_of_what_is_usable(nodes, types, task):
 def test_a_row_that_changed_is_worth_what_it_would_be_by_itself(nodes, new):
     mix = [(TaskType(1, 470, 1000, 10), 0.5), (TaskType(2, 0, 4000, 50), 0.5)]
     usability, whole = Usability(), Usability()
-    usability.learn(mix, columns(nodes))
-    whole.learn(mix, columns(nodes))
+    usability.rebuild(mix, columns(nodes))
+    whole.rebuild(mix, columns(nodes))
     changed = [new, *nodes[1:]]
     rows, task = np.arange(len(nodes)), TaskType(1, 100)
     usability.refresh(np.array([0]), columns(changed).take(np.array([0])))
@@ -131,7 +131,7 @@ def test_a_row_that_changed_is_worth_what_it_would_be_by_itself(nodes, new):
 def test_without_a_mix_the_fullest_node_is_best():
     nodes = [([1000, 1000], 4000, 100), ([1000, 250], 4000, 100), ([1000, 1000], 1000, 100)]
     usability = Usability()
-    usability.learn([], columns(nodes))
+    usability.rebuild([], columns(nodes))
     losses = usability.measure_losses(TaskType(1, 100), np.arange(3), columns(nodes))
     assert losses.argmin() in {1, 2}
     assert losses.argmax() == 0
@@ -140,7 +140,7 @@ def test_without_a_mix_the_fullest_node_is_best():
 def test_rows_that_came_later_are_measured():
     mix = [(TaskType(1, 470), 1.0)]
     usability = Usability()
-    usability.learn(mix, columns([([1000], 4000, 100)]))
+    usability.rebuild(mix, columns([([1000], 4000, 100)]))
     more = columns([([1000], 4000, 100)] * 3)
     usability.refresh(np.arange(1, 3), more.take(np.arange(1, 3)))
     losses = usability.measure_losses(TaskType(1, 470), np.arange(3), more)

@@ -9,14 +9,14 @@ from machines import FLAT, PAIRS, QUADS, SWITCHED, connect, draw_rows, draw_tree
 
 from accelkit.placement.policies import MAX_SCORE
 from accelkit.placement.topology.scores import rate_set, score_rating
-from accelkit.placement.topology.wanted import Wanted
+from accelkit.placement.topology.set_request import SetRequest
 
 FOUR = draw_rows(4, lambda _a, _b: "D")
 TWO_BY_FOUR = draw_tree([2, 2], [4])
 
 
 def score_set(links, count, free, empty, used_fraction=0.0):
-    return score_rating(rate_set(links, Wanted(count, free, empty)), count, used_fraction)
+    return score_rating(rate_set(links, SetRequest(count, free, empty)), count, used_fraction)
 
 
 def score(rows, count, free=None, used_fraction=0.0):

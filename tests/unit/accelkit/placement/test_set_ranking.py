@@ -12,7 +12,7 @@ from machines import SWITCHED, connect, draw_rows
 from accelkit.placement.topology.exchange import seek_set
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
-from accelkit.placement.topology.wanted import Wanted, list_cards
+from accelkit.placement.topology.set_request import SetRequest, list_cards
 
 LINKS = st.sampled_from([0, 0, 1, 3, 5, 8, 16])
 
@@ -43,7 +43,7 @@ def desired_sets(draw, cards):
     free = draw(st.integers(0, (1 << cards) - 1))
     empty = draw(st.integers(0, (1 << cards) - 1))
     required = free & draw(st.integers(0, (1 << cards) - 1)) & draw(st.integers(0, (1 << cards) - 1))
-    return Wanted(draw(st.integers(1, cards)), free, empty, required, together)
+    return SetRequest(draw(st.integers(1, cards)), free, empty, required, together)
 
 
 def measure(links, chosen, empty):
@@ -53,40 +53,44 @@ def measure(links, chosen, empty):
     return min(pairs, default=0), sum(pairs), sum(links.weights[a][b] for a, b in combinations(rest, 2))
 
 
-def is_possible(chosen, wanted):
-    apart = (wanted.together and not wanted.together[a] >> b & 1 for a, b in combinations(chosen, 2))
-    return set(chosen) >= set(list_cards(wanted.required)) and not any(apart)
+def is_possible(chosen, set_request):
+    apart = (set_request.together and not set_request.together[a] >> b & 1 for a, b in combinations(chosen, 2))
+    return set(chosen) >= set(list_cards(set_request.required)) and not any(apart)
 
 
-def list_plainly(links, wanted, ranks=()):
+def list_plainly(links, set_request, ranks=()):
     """All possible sets, one after the other, in the order that they should have."""
-    found = [each for each in combinations(list_cards(wanted.free), wanted.count) if is_possible(each, wanted)]
+    found = [
+        each for each in combinations(list_cards(set_request.free), set_request.count) if is_possible(each, set_request)
+    ]
     left = {each: sum(ranks[card] for card in each) if ranks else 0 for each in found}
-    return sorted(found, key=lambda each: (*(-value for value in measure(links, each, wanted.empty)), left[each], each))
+    return sorted(
+        found, key=lambda each: (*(-value for value in measure(links, each, set_request.empty)), left[each], each)
+    )
 
 
 @given(st.data(), machines())
 def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
-    wanted = data.draw(desired_sets(len(links.weights)))
+    set_request = data.draw(desired_sets(len(links.weights)))
     ranks = data.draw(
         st.just(()) | st.lists(st.integers(0, 3), min_size=len(links.weights), max_size=len(links.weights))
     )
-    assert list(rank_sets(links, wanted, ranks)) == list_plainly(links, wanted, ranks)
+    assert list(rank_sets(links, set_request, ranks)) == list_plainly(links, set_request, ranks)
 
 
 @given(st.data(), machines(most=10))
 def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(data, links):
-    wanted = data.draw(desired_sets(len(links.weights)))
-    found = seek_set(links, wanted)
-    plainly = list_plainly(links, wanted)
+    set_request = data.draw(desired_sets(len(links.weights)))
+    found = seek_set(links, set_request)
+    plainly = list_plainly(links, set_request)
     if found is None:
         # It may miss the few sets that are possible, and then says so.
-        assert not plainly or wanted.together or wanted.required.bit_count() > wanted.count
+        assert not plainly or set_request.together or set_request.required.bit_count() > set_request.count
         return
     assert found in plainly
     neighbours = [each for each in plainly if len(set(each) & set(found)) == len(found) - 1]
-    best = max((measure(links, each, wanted.empty) for each in neighbours), default=(0, 0, 0))
-    assert best <= measure(links, found, wanted.empty)
+    best = max((measure(links, each, set_request.empty) for each in neighbours), default=(0, 0, 0))
+    assert best <= measure(links, found, set_request.empty)
 
 
 @pytest.mark.parametrize(("count", "most"), [(2, 8), (4, 8), (8, 8), (12, 3)])
@@ -94,7 +98,7 @@ def test_of_many_cards_the_linked_ones_are_found(count, most):
     links = connect(draw_rows(24, lambda a, b: "D" if a // 8 == b // 8 else "H"))
     # Each first card of eight is held, and the first eight are short of three.
     free = mask(card for card in range(24) if card % 8 and card not in {1, 2})
-    chosen = next(rank_sets(links, Wanted(count, free, free)))
+    chosen = next(rank_sets(links, SetRequest(count, free, free)))
     assert len(chosen) == count
     weakest, _, _ = measure(links, chosen, free)
     assert weakest >= (most if count <= 7 else 3)
@@ -103,21 +107,23 @@ def test_of_many_cards_the_linked_ones_are_found(count, most):
 def test_few_free_cards_of_many_are_compared_in_all_sets():
     links = connect(draw_rows(26, lambda a, b: "D" if abs(a - b) == 13 else "C"))
     free = mask((3, 9, 15, 22, 24))
-    assert next(rank_sets(links, Wanted(2, free, free))) == (9, 22)
-    assert len(list(rank_sets(links, Wanted(2, free, free), range(26)))) == 10
+    assert next(rank_sets(links, SetRequest(2, free, free))) == (9, 22)
+    assert len(list(rank_sets(links, SetRequest(2, free, free), range(26)))) == 10
 
 
 def test_two_links_are_better_than_one():
     links = [(a, b, "NVLink", 2 if b - a == 1 else 1) for a in range(4) for b in range(a + 1, 4)]
     found = connect(draw_rows(4, lambda _a, _b: "D"), links)
-    assert next(rank_sets(found, Wanted(2, 0b1101, 0b1101))) == (2, 3)
+    assert next(rank_sets(found, SetRequest(2, 0b1101, 0b1101))) == (2, 3)
     assert found.describe((2, 3)) == {"2 NVLink": 1}
 
 
 def test_of_cards_that_are_alike_the_smaller_are_taken():
-    assert next(rank_sets(connect(SWITCHED), Wanted(2, 255, 255), [9, 9, 9, 5, 9, 9, 5, 9])) == (3, 6)
+    assert next(rank_sets(connect(SWITCHED), SetRequest(2, 255, 255), [9, 9, 9, 5, 9, 9, 5, 9])) == (3, 6)
     # The sum of what two inventories may say at most is no number of 64 bits.
-    assert next(rank_sets(connect(SWITCHED), Wanted(2, 15, 15), [2**63 - 1, 2**63 - 1, 2**62, 2**62, *[0] * 4])) == (
+    assert next(
+        rank_sets(connect(SWITCHED), SetRequest(2, 15, 15), [2**63 - 1, 2**63 - 1, 2**62, 2**62, *[0] * 4])
+    ) == (
         2,
         3,
     )
@@ -125,11 +131,11 @@ def test_of_cards_that_are_alike_the_smaller_are_taken():
 
 def test_a_search_among_more_sets_is_more_steps_whatever_was_found_before():
     links = connect(SWITCHED)
-    wanted = Wanted(4, 255, 255)
-    first = count_steps(links, wanted)
-    next(rank_sets(links, wanted))
-    assert count_steps(links, wanted) == first == 4
+    set_request = SetRequest(4, 255, 255)
+    first = count_steps(links, set_request)
+    next(rank_sets(links, set_request))
+    assert count_steps(links, set_request) == first == 4
     large = connect(draw_rows(16, lambda _a, _b: "W"))
-    assert count_steps(large, Wanted(8, 2**16 - 1, 2**16 - 1)) == 8 + 12870 // 256
+    assert count_steps(large, SetRequest(8, 2**16 - 1, 2**16 - 1)) == 8 + 12870 // 256
     huge = connect(draw_rows(26, lambda _a, _b: "W"))
-    assert count_steps(huge, Wanted(8, 2**26 - 1, 2**26 - 1)) == 8 + 26 * 26 * 8 // 256
+    assert count_steps(huge, SetRequest(8, 2**26 - 1, 2**26 - 1)) == 8 + 26 * 26 * 8 // 256

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SetRequest:
     """Conditions of possible sets, as bit masks: bit i is card i of the node.
 
     Attributes:
