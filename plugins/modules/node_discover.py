@@ -159,8 +159,8 @@ def main():
     # Of nodes that somebody has labelled, somebody has decided.
     for node in sorted(found.counts):
         lacking = found.missing.get(node, []) if labelled[node] else []
-        if doubts := [*lacking, *found.doubtful.get(node, [])]:
-            module.warn(f"node {node}: {'; '.join(doubts)}")
+        if warnings := [*lacking, *found.library_problems.get(node, [])]:
+            module.warn(f"node {node}: {'; '.join(warnings)}")
     module.exit_json(
         changed=False,
         nodes=sorted(node for node, count in found.counts.items() if count),

@@ -78,13 +78,13 @@ class Findings:
     Attributes:
         counts: the number of cards.
         missing: requirements for sharing the cards that are not met.
-        doubtful: vendors' libraries that are missing or do not work; a driver may have them in another folder.
+        library_problems: vendors' libraries that are missing or do not work; a driver may have them in another folder.
         problems: the reason why the cards are unknown.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     missing: dict[str, list[str]] = field(default_factory=dict)
-    doubtful: dict[str, list[str]] = field(default_factory=dict)
+    library_problems: dict[str, list[str]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -138,18 +138,18 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
                         "device_plugin_runtime_class, or check which pods the namespace allows",
                     ) from exc
                 except ServiceError as exc:
-                    findings.doubtful[node] = [f"a pod that reaches the driver as node agents do: {exc}"]
+                    findings.library_problems[node] = [f"a pod that reaches the driver as node agents do: {exc}"]
                     return
             if found.missing:
                 findings.missing[node] = found.missing
-            doubts = [
+            problems = [
                 f"library {each.name} of {vendor}: {each.reason}"
                 for vendor, libraries in found.libraries.items()
                 for each in libraries
                 if each.reason
             ]
-            if doubts:
-                findings.doubtful[node] = doubts
+            if problems:
+                findings.library_problems[node] = problems
 
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:

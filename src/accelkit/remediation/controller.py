@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # After a longer silence of the API server, the data is too old for a decision.
 _SILENCE_SECONDS: Final = 10.0
 # If the answer to the first write of a remediation is lost, the node counts for this time without a record.
-_DOUBT_SECONDS: Final = 60.0
+_UNCERTAIN_SECONDS: Final = 60.0
 
 
 class Reading(Protocol):
@@ -145,7 +145,7 @@ class Controller:
     def _forget(self, nodes: list[NodeSummary]) -> None:
         now, known = self._clock(), {each.name: each for each in nodes}
         self._times.keep({each.name for each in nodes if each.recorded or each.fresh})
-        self._begun = {name: at for name, at in self._begun.items() if now - at < _DOUBT_SECONDS}
+        self._begun = {name: at for name, at in self._begun.items() if now - at < _UNCERTAIN_SECONDS}
         self._planned = {
             name: faults for name, faults in self._planned.items() if name in known and known[name].fresh & faults
         }

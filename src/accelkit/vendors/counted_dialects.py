@@ -24,13 +24,13 @@ class DeviceResources:
     Attributes:
         memory: the resources that count units of memory.
         cards: the resources that count whole cards.
-        doubtful: the resources among them that device plugins of other systems serve too. They count only for pods with
-            an assignment.
+        ambiguous: the resources among them that device plugins of other systems serve too. They count only for pods
+            with an assignment.
     """
 
     memory: tuple[str, ...]
     cards: tuple[str, ...]
-    doubtful: frozenset[str]
+    ambiguous: frozenset[str]
 
 
 NO_RESOURCES: Final = DeviceResources((), (), frozenset())

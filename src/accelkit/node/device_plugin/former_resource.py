@@ -86,7 +86,7 @@ def make_former_resources(root: Path, dialect: Dialect, pods: AssignedPods) -> l
     Resources that other device plugins serve too are left out, because two plugins of one resource replace each other.
     """
     resources = list_device_resources(dialect)
-    left_out = {dialect.resources.memory, dialect.resources.cards, *resources.doubtful}
+    left_out = {dialect.resources.memory, dialect.resources.cards, *resources.ambiguous}
     return [
         FormerResource(root, resource=resource, whole=whole, pods=pods)
         for whole, names in ((False, resources.memory), (True, resources.cards))

@@ -93,6 +93,6 @@ def _list_held(
     assigned = {(pod.namespace, pod.name) for pod in pods}
     for name in names:
         held = list_held_devices(answer, name)
-        if name in counted.doubtful:
+        if name in counted.ambiguous:
             held = {key: device_ids for key, device_ids in held.items() if key[:2] in assigned}
         yield held

@@ -66,7 +66,7 @@ async def compare_with_kubelet(
         wake: set when there may be a change.
     """
     errors = ErrorReporter(log)
-    reader = _DoubtfulPods(pods)
+    reader = _PodRefresher(pods)
     while True:
         settled = False
         try:
@@ -87,11 +87,11 @@ async def compare_with_kubelet(
             if (cards := advertising.list_node_cards()) is not None:
                 observed = build_allocations(node, cards.ids, held, monitor.strange_processes, enforcer.enforced)
                 await writer.write(observed)
-            if reconciler.doubtful or not settled:
+            if reconciler.pods_outdated or not settled:
                 await reader.read()
         seconds = _RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS
         try:
-            async with asyncio.timeout(_READ_SECONDS if settled and reconciler.doubtful else seconds):
+            async with asyncio.timeout(_READ_SECONDS if settled and reconciler.pods_outdated else seconds):
                 await wake.wait()
         except TimeoutError:
             continue
@@ -100,7 +100,7 @@ async def compare_with_kubelet(
         wake.clear()
 
 
-class _DoubtfulPods:
+class _PodRefresher:
     """Reader that lists this node's pods again, at most every `_READ_SECONDS`.
 
     Args:

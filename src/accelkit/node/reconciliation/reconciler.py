@@ -45,7 +45,7 @@ class Reconciler:
 
     Attributes:
         uncounted: the amounts that containers hold and that are in no assignment; None before the first comparison.
-        doubtful: whether the kubelet reports other pods than are known here, so that they must be listed again.
+        pods_outdated: whether the kubelet reports other pods than are known here, so that they must be listed again.
 
     Args:
         api: an open client.
@@ -78,7 +78,7 @@ class Reconciler:
         # The UIDs of pods whose writes in the present call were not answered.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
-        self.doubtful = False
+        self.pods_outdated = False
 
     async def reconcile(
         self,
@@ -116,7 +116,7 @@ class Reconciler:
         self.uncounted = snapshot.count_uncounted()
         # If a pod is still wrong and was not refused, its known state is outdated, or its write was not answered.
         refused = self._refusals.list_refused()
-        self.doubtful = snapshot.doubtful or bool(wrong and not snapshot.partial and not refused)
+        self.pods_outdated = snapshot.pods_outdated or bool(wrong and not snapshot.partial and not refused)
         self._metrics.divergent.set(wrong)
 
     async def _correct(self, view: KubeletView, node: NodeCards) -> Snapshot:

@@ -49,7 +49,7 @@ def group_devices_by_pod(
     def is_ours(name: str, pod: PodName, device_ids: Sequence[str], *, whole: bool) -> bool:
         if name in (dialect.resources.memory, dialect.resources.cards) or pod in assigned:
             return True
-        return name not in resources.doubtful and (
+        return name not in resources.ambiguous and (
             ids is None or all(ids.owns(each, whole=whole) for each in device_ids)
         )
 
@@ -92,7 +92,7 @@ class Snapshot:
     # By UID, why a pod is not written: the kubelet reports only a part of its devices, so the ledger would reject it.
     partial: Mapping[str, AssignmentError]
     # Whether the kubelet reports other pods than are known, for example after a lost event.
-    doubtful: bool = False
+    pods_outdated: bool = False
 
     @property
     def awaited(self) -> set[str]:
@@ -121,10 +121,10 @@ def take_snapshot(pods: Iterable[NodePod], view: KubeletView, node: NodeCards) -
     observed = [found for each in by_uid.values() if (found := _observe(each, view, node))]
     refused = ((each.uid, _check(by_uid[each.uid], each.observed, node)) for each in observed)
     partial = {uid: error for uid, error in refused if error}
-    return Snapshot(by_uid, observed, partial, _is_doubtful(by_uid.values(), view.by_name.keys()))
+    return Snapshot(by_uid, observed, partial, _are_pods_outdated(by_uid.values(), view.by_name.keys()))
 
 
-def _is_doubtful(pods: Collection[NodePod], reported: Collection[PodName]) -> bool:
+def _are_pods_outdated(pods: Collection[NodePod], reported: Collection[PodName]) -> bool:
     expected = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods if _is_reported(each)}
     known = {(each.pod.ref.namespace, each.pod.ref.name) for each in pods}
     return any(name not in reported for name in expected) or any(name not in known for name in reported)

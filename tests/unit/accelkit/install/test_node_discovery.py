@@ -115,8 +115,8 @@ async def test_what_the_reach_of_node_agents_finds_counts():
             super()._run(request)
 
     plain = await find_cards(Handler({"a": ""}), ["a"], POD, seconds=5)
-    assert plain.doubtful == {"a": ["library y of nvidia: it has no device nodes"]}
-    assert (await find_cards(Handler({"a": ""}), ["a"], REACHING, seconds=5)).doubtful == {}
+    assert plain.library_problems == {"a": ["library y of nvidia: it has no device nodes"]}
+    assert (await find_cards(Handler({"a": ""}), ["a"], REACHING, seconds=5)).library_problems == {}
 
 
 async def test_a_node_without_the_handler_is_told_and_its_cards_count():
@@ -128,7 +128,7 @@ async def test_a_node_without_the_handler_is_told_and_its_cards_count():
 
     found = await find_cards(NoHandler({"a": '{"cards": [{}]}'}), ["a"], REACHING, seconds=0.05)
     sentence = "a pod that reaches the driver as node agents do: its pod did not end in time: Pending"
-    assert found == Findings({"a": 1}, doubtful={"a": [sentence]})
+    assert found == Findings({"a": 1}, library_problems={"a": [sentence]})
 
 
 @pytest.mark.parametrize(

@@ -60,5 +60,5 @@ def test_the_resources_of_all_dialects_that_agents_serve_are_looked_at():
     assert found.memory[0] == "accelkit.io/memory"
     assert set(found.memory) == {"accelkit.io/memory", "enflame.com/gcu-memory", "aliyun.com/gpu-mem"}
     assert set(found.cards) == {"accelkit.io/cards", "enflame.com/gcu-count", "aliyun.com/gpu-count", "nvidia.com/gpu"}
-    assert found.doubtful == {"nvidia.com/gpu"}
-    assert list_device_resources(load_dialect("kubegpu")).doubtful == frozenset()
+    assert found.ambiguous == {"nvidia.com/gpu"}
+    assert list_device_resources(load_dialect("kubegpu")).ambiguous == frozenset()

@@ -70,8 +70,8 @@ def _judge_caches(node: DriverNode, question: Question, facts: Facts) -> Iterato
     if lost := [name for name, fit in then.items() if fit is Fit.NONE]:
         text = f"kernel caches that would not load with {question.driver}: {list_some(lost)}"
         yield _answer(node, Works.NO, "CachesUseless", text)
-    if doubtful := [name for name, fit in then.items() if fit is Fit.UNKNOWN]:
-        text = f"it is unknown whether these kernel caches load with {question.driver}: {list_some(doubtful)}"
+    if unverified := [name for name, fit in then.items() if fit is Fit.UNKNOWN]:
+        text = f"it is unknown whether these kernel caches load with {question.driver}: {list_some(unverified)}"
         yield _answer(node, Works.UNKNOWN, "CachesUncertain", text)
     if unread:
         yield _answer(

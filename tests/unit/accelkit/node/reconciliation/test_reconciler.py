@@ -115,13 +115,13 @@ async def test_the_swap_waits_for_the_pod_that_waits(world):
 async def test_pods_that_differ_from_the_kubelets_report_are_doubtful(world):
     world.pod("p", "a", "a")
     assert await world.reconcile()
-    assert not world.reconciler.doubtful
+    assert not world.reconciler.pods_outdated
     world.held["d", "unknown"] = world.held["d", "p"]
     assert await world.reconcile()
-    assert world.reconciler.doubtful
+    assert world.reconciler.pods_outdated
     del world.held["d", "unknown"], world.held["d", "p"]
     assert await world.reconcile()
-    assert world.reconciler.doubtful
+    assert world.reconciler.pods_outdated
 
 
 @pytest.mark.parametrize("status", [404, 409])
@@ -129,9 +129,9 @@ async def test_a_pod_that_has_changed_since_it_was_read_is_doubtful(world, statu
     world.pod("p", "a", "b")
     world.api.fail(ApiError("not it", status=status), "PATCH")
     assert await world.reconcile()
-    assert world.reconciler.doubtful
+    assert world.reconciler.pods_outdated
     assert await world.reconcile()
-    assert not world.reconciler.doubtful
+    assert not world.reconciler.pods_outdated
     assert world.find_cards("p") == {"c": ["b"]}
 
 
@@ -268,7 +268,7 @@ async def test_without_the_right_every_difference_is_logged_once_and_counted(wor
     assert await world.reconcile()
     assert await world.reconcile()
     assert world.count("assignment_correction_failures", reason="forbidden") == 2
-    assert not world.reconciler.doubtful
+    assert not world.reconciler.pods_outdated
     assert len(world.events) == 2
     assert world.reconciler.uncounted == (Share("b", 4),)
 
@@ -432,8 +432,8 @@ async def test_a_pod_whose_write_was_not_answered_is_doubtful(world):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("away"), "PATCH")
     assert await world.reconcile()
-    assert world.reconciler.doubtful
+    assert world.reconciler.pods_outdated
     world.now += 5
     assert await world.reconcile()
-    assert not world.reconciler.doubtful
+    assert not world.reconciler.pods_outdated
     assert world.find_cards("p") == {"c": ["b"]}
