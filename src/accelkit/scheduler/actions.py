@@ -135,7 +135,7 @@ def summarize(outcome: SwitchOutcome) -> dict[str, Any]:
 
 
 def _diff(change: FileChange) -> dict[str, str]:
-    def shown(content: bytes | None) -> str:
+    def describe_content(content: bytes | None) -> str:
         if content is None:
             return ""
         text = content.decode(errors="replace")
@@ -144,6 +144,6 @@ def _diff(change: FileChange) -> dict[str, str]:
     return {
         "before_header": change.path,
         "after_header": change.path,
-        "before": shown(change.before),
-        "after": shown(change.after),
+        "before": describe_content(change.before),
+        "after": describe_content(change.after),
     }

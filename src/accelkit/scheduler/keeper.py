@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 COMPONENT: Final = "accelkit-scheduler-keeper"
-LOOK_SECONDS: Final = 10.0
+CHECK_SECONDS: Final = 10.0
 # Delay before a change with which kube-scheduler did not start is tried again.
 RETRY_SECONDS: Final = 600.0
 
@@ -74,11 +74,11 @@ class Keeper:
     async def keep(self, stop: asyncio.Event) -> None:
         """Check the host until `stop` is set; a switch that has started is finished."""
         while not stop.is_set():
-            await self.look()
+            await self.check_once()
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
 
-    async def look(self) -> None:
+    async def check_once(self) -> None:
         """Check the host once; switch it if two checks find the same difference, because its writer may not be done.
 
         Each problem is reported once by an Event.

@@ -45,7 +45,7 @@ class StaticPod:
         pod.add_volume(wanted.folder)
         if wanted.dns_policy:
             pod.set_dns_policy(wanted.dns_policy)
-        text = current if pod.says_the_same_as(PodManifest(current, self.path)) else pod.render()
+        text = current if pod.is_equivalent_to(PodManifest(current, self.path)) else pod.render()
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 
     def unswitch(self, current: str, recorded: str | None) -> str:
@@ -60,7 +60,7 @@ class StaticPod:
         pod.take_volume(former)
         pod.take_dns_policy(former)
         # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
-        if former is not None and pod.says_the_same_as(former) and pod.comments == former.comments:
+        if former is not None and pod.is_equivalent_to(former) and pod.comments == former.comments:
             return former.source
         return pod.render()
 

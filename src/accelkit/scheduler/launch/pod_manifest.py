@@ -166,7 +166,7 @@ class PodManifest:
         """Return the manifest as it is now."""
         return self._document.render()
 
-    def says_the_same_as(self, other: PodManifest) -> bool:
+    def is_equivalent_to(self, other: PodManifest) -> bool:
         """Return whether two manifests differ only in layout and comments."""
         return self.root == other.root
 

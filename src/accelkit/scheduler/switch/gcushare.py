@@ -67,7 +67,7 @@ def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers 
     pod.take_volume(backup, _volumes(pod, backup))
     if backup is not None and pod.spec.get("dnsPolicy") == CLUSTER_FIRST != backup.spec.get("dnsPolicy"):
         pod.put_back("dnsPolicy", backup)
-    if backup is not None and pod.says_the_same_as(backup):
+    if backup is not None and pod.is_equivalent_to(backup):
         return Leftovers(backup.render(), present)
     return Leftovers(pod.render(), present)
 

@@ -117,7 +117,7 @@ class MirrorPod:
         watch, deadline = _Watch(), time.monotonic() + self.timeout_seconds
         async with ApiClient(self.connection) as api:
             while True:
-                await self._look(api, path, commands, watch)
+                await self._observe(api, path, commands, watch)
                 if not watch.problem and time.monotonic() - watch.steady_since >= _STEADY_SECONDS:
                     if self._healthy(host, manifest):
                         return
@@ -133,7 +133,7 @@ class MirrorPod:
                     )
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _look(self, api: ApiClient, path: str, commands: dict[str, list[str]], watch: _Watch) -> None:
+    async def _observe(self, api: ApiClient, path: str, commands: dict[str, list[str]], watch: _Watch) -> None:
         watch.hopeless = False
         try:
             pod = _pod.decode(await api.get(path))

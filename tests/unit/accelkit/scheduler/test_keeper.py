@@ -54,7 +54,7 @@ class Bed:
 
     async def look(self, times=1):
         for _ in range(times):
-            await self.keeper.look()
+            await self.keeper.check_once()
 
     @property
     def told(self):

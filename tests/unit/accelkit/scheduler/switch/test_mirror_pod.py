@@ -43,7 +43,7 @@ async def look(watch, answer):
         api.fail(answer)
     else:
         api.objects[POD] = answer
-    await WAITER._look(api, POD, COMMANDS, watch)
+    await WAITER._observe(api, POD, COMMANDS, watch)
     return watch
 
 
