@@ -43,7 +43,7 @@ class HeldBinds:
     Args:
         parts: the shared parts of groups.
         seconds: the longest time for which one bind is held.
-        sizes_known: returns whether the PodGroups were read.
+        sizes_are_read: returns whether the PodGroups were read.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
         clock: returns seconds of a monotonic clock.
     """
@@ -53,12 +53,12 @@ class HeldBinds:
         parts: GroupParts,
         seconds: float,
         *,
-        sizes_known: Callable[[], bool],
+        sizes_are_read: Callable[[], bool],
         is_unsettled: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts, self._seconds, self._clock = parts, seconds, clock
-        self._sizes_known, self._is_unsettled = sizes_known, is_unsettled
+        self._sizes_are_read, self._is_unsettled = sizes_are_read, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
         # The requests of held pods without cards, with their groups.
@@ -165,7 +165,7 @@ class HeldBinds:
         return group if group is not None and ref.uid in group.waiting else None
 
     def _read_size(self, group: Group) -> int:
-        if not self._sizes_known():
+        if not self._sizes_are_read():
             raise _Wait("the PodGroups have not been read yet")
         try:
             return self._parts.group_index.read_size(group)

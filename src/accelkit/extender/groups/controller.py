@@ -34,7 +34,7 @@ _IDLE_SECONDS: Final = 0.5
 # Delay before a group that does not fit is tried again: the first, and the longest. Freed cards or new pods end it.
 _BACK_OFF_SECONDS: Final = (1.0, 30.0)
 # Time for which the reason of an unchanged group is cached.
-_KNOWN_SECONDS: Final = 1.0
+_REASON_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Try:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedReason:
     """Cached reason why a version of a group waits."""
 
     version: int
@@ -82,7 +82,7 @@ class GroupController:
         self._leads, self._clock = leads, clock
         self._freed = FreedNodes(parts.ledger)
         self._tries: dict[GroupKey, _Try] = {}
-        self._known: dict[GroupKey, _Known] = {}
+        self._reasons: dict[GroupKey, _CachedReason] = {}
         self._pace = Pace()
         self._errors = OnceReporter(log, logging.ERROR)
 
@@ -137,8 +137,8 @@ class GroupController:
                 return
         for key in self._tries.keys() - reasons.keys():
             del self._tries[key]
-        for key in self._known.keys() - reasons.keys():
-            del self._known[key]
+        for key in self._reasons.keys() - reasons.keys():
+            del self._reasons[key]
         await self._gates.lift(liftable)
         await self._group_events.update(reasons, now)
 
@@ -148,7 +148,7 @@ class GroupController:
             for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
-                    self._known.pop(key, None)
+                    self._reasons.pop(key, None)
         for key, batch in self._batches.list_overdue(now):
             reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {batch.seconds:g} s"
             self._withdraw(key, reason)
@@ -164,9 +164,9 @@ class GroupController:
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
         """Reserve for a group with gates if it is due; return what it waits for, or an empty text."""
-        known = self._known.get(group.key)
-        if known is not None and known.version == group.version and now < known.until:
-            return known.reason
+        cached = self._reasons.get(group.key)
+        if cached is not None and cached.version == group.version and now < cached.until:
+            return cached.reason
         self._pace.count(len(group.waiting))
         try:
             size = self._group_index.read_size(group)
@@ -176,7 +176,7 @@ class GroupController:
         if reason := describe_missing(group, state, size):
             if self._batches.find(group.key) is not None:
                 self._withdraw(group.key, reason)
-            self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
+            self._reasons[group.key] = _CachedReason(group.version, now + _REASON_SECONDS, reason)
             return reason
         gated = any(each.gated for each in group.waiting.values())
         reason = ""
@@ -184,7 +184,7 @@ class GroupController:
             reason = self._try_again(group, size, state, now)
             if reason and state.settled < size:
                 if not self._pace.spent:
-                    self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
+                    self._reasons[group.key] = _CachedReason(group.version, now + _REASON_SECONDS, reason)
                 return reason
             state = self._batches.judge(group)
         if gated and state.settled >= size:

@@ -142,8 +142,8 @@ class GroupIndex:
             member = _read_member(pod)
             if group.waiting.get(uid) == member:
                 return None
-            known_as = group.waiting.get(uid)
-            group.joined += known_as is None or (known_as.kept and not member.kept)
+            former = group.waiting.get(uid)
+            group.joined += former is None or (former.kept and not member.kept)
             group.waiting[uid] = member
         self._where[uid] = key
         group.version += 1

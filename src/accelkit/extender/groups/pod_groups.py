@@ -104,11 +104,11 @@ class PodGroups:
             parts,
             GateLifter(api, batches.find_node, clock),
             self._group_events,
-            leads=lambda: self._sizes.known and decides(),
+            leads=lambda: self._sizes.are_read and decides(),
             clock=clock,
         )
         self._binds = HeldBinds(
-            parts, times.hold, sizes_known=lambda: self._sizes.known, is_unsettled=is_unsettled, clock=clock
+            parts, times.hold, sizes_are_read=lambda: self._sizes.are_read, is_unsettled=is_unsettled, clock=clock
         )
 
     def watch_nodes(

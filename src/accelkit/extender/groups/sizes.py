@@ -55,12 +55,12 @@ class GroupSizes:
 
     def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:
         self._api, self._group_index, self._on_change = api, group_index, on_change
-        self._known: set[Convention] = set()
+        self._read_kinds: set[Convention] = set()
 
     @property
-    def known(self) -> bool:
+    def are_read(self) -> bool:
         """Whether all kinds were read, or do not exist."""
-        return len(self._known) == len(_KINDS)
+        return len(self._read_kinds) == len(_KINDS)
 
     async def run(self) -> None:
         """Watch both kinds until cancelled."""
@@ -70,13 +70,13 @@ class GroupSizes:
 
     async def _follow(self, convention: Convention, type_: type[_T]) -> None:
         while (path := await self._find_path(convention)) is None:
-            self._note_known(convention)
+            self._note_read(convention)
             await asyncio.sleep(_ABSENT_SECONDS)
 
         def replace(objects: list[_T]) -> None:
             sizes = {_read_key(each, convention): each.size for each in objects}
             self._group_index.keep_sizes(convention, sizes)
-            self._note_known(convention)
+            self._note_read(convention)
 
         def take(kind: str, each: _T) -> None:
             key = _read_key(each, convention)
@@ -111,8 +111,8 @@ class GroupSizes:
                 return build_collection_path(version, _PLURAL)
         return None
 
-    def _note_known(self, convention: Convention) -> None:
-        self._known.add(convention)
+    def _note_read(self, convention: Convention) -> None:
+        self._read_kinds.add(convention)
         self._on_change()
 
 

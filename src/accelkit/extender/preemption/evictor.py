@@ -84,14 +84,14 @@ class Evictor:
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             try:
-                await self.look_once()
+                await self.run_once()
             except ApiError as exc:
                 self._repeats.warn("api", f"cannot evict pods, will retry: {exc}")
             except Exception:
                 # An error with one pod must not end the service.
                 log.exception("cannot evict pods")
 
-    async def look_once(self) -> None:
+    async def run_once(self) -> None:
         """Review the claims, and handle at most one pod.
 
         Raises:

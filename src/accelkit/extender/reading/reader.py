@@ -33,7 +33,7 @@ class Reader:
     def __init__(self, routes: Routes, reviewer: Reviewer) -> None:
         self._routes, self._reviewer = routes, reviewer
         # Clients with invalid tokens must not delay clients whose token was valid.
-        self._known, self._others = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
+        self._recent_tokens, self._other_tokens = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
         # Requests are answered one after the other, so that kube-scheduler waits for a part of one at most.
         self._turn = asyncio.Lock()
 
@@ -45,7 +45,7 @@ class Reader:
         if not simulates and path not in {"/inspect", "/version"} and not path.startswith("/inspect/"):
             return _refuse(404, f"{path} does not exist on this port; request /inspect, /inspect/NODE or /version")
         token = _find_token(head)
-        places = self._known if self._reviewer.knows(token) else self._others
+        places = self._recent_tokens if self._reviewer.was_valid_recently(token) else self._other_tokens
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await places.acquire()

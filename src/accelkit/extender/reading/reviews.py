@@ -20,7 +20,7 @@ _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "token
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
 # Time for which a token counts as recently valid; it is reviewed in any case.
-_KNOWN_SECONDS: Final = 300.0
+_VALID_SECONDS: Final = 300.0
 # Tokens of service accounts have some 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
 
@@ -74,11 +74,11 @@ class Reviewer:
         # By the digest of the token and the verb: the expiry, and the refusal, if any.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
         # Time until which a token counts as recently valid, by its digest.
-        self._known: dict[bytes, float] = {}
+        self._valid_until: dict[bytes, float] = {}
 
-    def knows(self, token: str) -> bool:
+    def was_valid_recently(self, token: str) -> bool:
         """Return whether this token was valid recently; it may be invalid now."""
-        return time.monotonic() < self._known.get(_digest(token), 0.0)
+        return time.monotonic() < self._valid_until.get(_digest(token), 0.0)
 
     async def check(self, token: str, verb: str = "get") -> None:
         """Check that the holder of this token may read.
@@ -150,9 +150,9 @@ class Reviewer:
         now = time.monotonic()
         _put(self._answers, (digest, verb), (now + _KEEP_SECONDS, refusal))
         if refusal is None:
-            _put(self._known, digest, now + _KNOWN_SECONDS)
+            _put(self._valid_until, digest, now + _VALID_SECONDS)
         else:
-            self._known.pop(digest, None)
+            self._valid_until.pop(digest, None)
 
 
 def _digest(token: str) -> bytes:

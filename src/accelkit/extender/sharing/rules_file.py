@@ -53,9 +53,9 @@ class RulesFile:
         """Until cancelled, pass the rules on whenever they change; unreadable rules are not passed on."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
-            self.look(take)
+            self.reload(take)
 
-    def look(self, take: Callable[[SharingRules], None]) -> None:
+    def reload(self, take: Callable[[SharingRules], None]) -> None:
         """Read the file once, and pass its rules on if they have changed."""
         try:
             text = self._load()

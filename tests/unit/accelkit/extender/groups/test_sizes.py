@@ -58,7 +58,7 @@ async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(
     world.serve()
     world.store(4)
     async with running(world.sizes.run()):
-        await until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.are_read)
         assert world.size() == 4
         world.store(5)
         await until(lambda: world.size() == 5)
@@ -69,7 +69,7 @@ async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(
 
 async def test_a_kind_that_is_served_later_is_found(world):
     async with running(world.sizes.run()):
-        await until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.are_read)
         assert "does not exist" in world.size()
         world.store(2)
         world.serve()
@@ -80,6 +80,6 @@ async def test_nothing_is_known_while_the_api_server_does_not_say(world):
     world.api.fail(ApiError("away"), "GET", PLUGIN, times=None)
     async with running(world.sizes.run()):
         await asyncio.sleep(0.05)
-        assert not world.sizes.known
+        assert not world.sizes.are_read
         world.api.recover()
-        await until(lambda: world.sizes.known)
+        await until(lambda: world.sizes.are_read)

@@ -54,7 +54,7 @@ class Evicting(PreemptingCluster):
         """Refuse a pod, and look after it so much later."""
         await self.filter(item)
         self.now += seconds
-        await self.evictor.look_once()
+        await self.evictor.run_once()
         return self.evicted
 
     def reserve(self, name: str, node: str = "n") -> Assignment:

@@ -83,7 +83,7 @@ async def test_nobody_is_evicted_where_another_replica_leads(cluster):
     cluster.leads = False
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
     cluster.leads = True
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     assert cluster.evicted == ["low"]
 
 
@@ -180,7 +180,7 @@ async def test_a_pod_that_was_bound_or_changed_meanwhile_evicts_nobody(cluster):
 async def test_what_is_kept_ends_with_the_pod(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     cluster.leave("high")
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     assert cluster.ledger.find_holding("uid-high") is None
     assert await cluster.filter(cluster.pod("other", 5, 1)) == ["n"]
 
@@ -189,19 +189,19 @@ async def test_what_is_kept_ends_with_the_pod(cluster):
 async def test_what_is_kept_too_long_is_given_up(cluster, lingering, seconds):
     cluster.lingering = lingering
     await cluster.look(cluster.pod("high", 5, 10))
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     cluster.now += seconds
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     assert cluster.ledger.find_holding("uid-high") is not None
     cluster.now += 1
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     assert cluster.ledger.find_holding("uid-high") is None
 
 
 async def test_what_is_kept_ends_with_the_lead(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     cluster.leads = False
-    await cluster.evictor.look_once()
+    await cluster.evictor.run_once()
     assert cluster.ledger.find_holding("uid-high") is None
 
 

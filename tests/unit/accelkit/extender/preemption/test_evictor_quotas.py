@@ -29,7 +29,7 @@ async def test_pods_that_were_refused_together_evict_no_more_than_their_quota(cl
         assert await cluster.filter(pod) == []
     for _ in range(8):
         cluster.now += 3
-        await cluster.evictor.look_once()
+        await cluster.evictor.run_once()
     assert len(cluster.evicted) == 1
     assert cluster.ledger.namespaces.get_held("d").memory_bytes == 8
     # The one for whom it is kept gets it, though its own claim fills the quota.

@@ -79,5 +79,5 @@ async def test_one_namespace_does_not_keep_the_leader_from_others():
         await cluster.filter(pod)
     cluster.now += DELAY_SECONDS
     for _ in range(2):
-        await cluster.evictor.look_once()
+        await cluster.evictor.run_once()
     assert len(cluster.evicted) == 1

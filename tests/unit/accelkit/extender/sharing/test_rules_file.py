@@ -52,11 +52,11 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
 def test_what_changes_is_handed_over_once(path):
     file, taken = RulesFile(path), []
     file.read()
-    file.look(taken.append)
+    file.reload(taken.append)
     assert taken == []
     path.write_text(TWO)
-    file.look(taken.append)
-    file.look(taken.append)
+    file.reload(taken.append)
+    file.reload(taken.append)
     assert [rules.quotas[0].cards for rules in taken] == [2]
     assert file.current
 
@@ -67,15 +67,15 @@ def test_a_broken_new_file_is_told_once_and_the_rules_stay(path, caplog):
     with caplog.at_level(logging.ERROR):
         for text in ("quotas: 1", "quotas: 1", "reservations: 2"):
             path.write_text(text)
-            file.look(taken.append)
+            file.reload(taken.append)
         path.unlink()
-        file.look(taken.append)
+        file.reload(taken.append)
     assert (taken, file.current) == ([], False)
     assert len(caplog.messages) == 3
     assert all("the previous rules stay in force" in each for each in caplog.messages)
     # What was in force before is in force again without being taken over.
     path.write_text(ONE)
-    file.look(taken.append)
+    file.reload(taken.append)
     assert (taken, file.current) == ([], True)
 
 
