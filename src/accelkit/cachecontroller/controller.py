@@ -176,7 +176,7 @@ class Controller:
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)
         decided = msgspec.structs.replace(cache, status=status)
-        kept, look_again = self._former.select(decided, self._cluster, time.monotonic(), self.modes.values())
+        kept, retry_after = self._former.select(decided, self._cluster, time.monotonic(), self.modes.values())
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
@@ -189,7 +189,7 @@ class Controller:
         present = assemble_status(decided, decision, plan.states, self._cluster, self._cluster.nodes, users=users)
         given = list_given_claims(decided, self._cluster, self.modes.values())
         await self._write(cache, admit_writers(present, given, self._cluster))
-        waits = [each for each in (plan.wake_after, look_again) if each]
+        waits = [each for each in (plan.wake_after, retry_after) if each]
         if waits:
             self._work.add(key, min(waits))
 

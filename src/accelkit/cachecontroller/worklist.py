@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-_ASK_AGAIN_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 
 K = TypeVar("K", bound=Hashable)
 
@@ -96,7 +96,7 @@ class Worklist(Generic[K]):
         for entry in passed:
             heapq.heappush(self._heap, entry)
         if passed and found is None:
-            following = _ASK_AGAIN_SECONDS if following is None else min(following, _ASK_AGAIN_SECONDS)
+            following = _RETRY_SECONDS if following is None else min(following, _RETRY_SECONDS)
         return found, following
 
     def _put(self, key: K, at: float) -> None:

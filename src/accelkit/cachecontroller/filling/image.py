@@ -32,11 +32,11 @@ _IGNORED_FOLDER: Final = (
     "containerd 2.2 and CRI-O 1.33 are the first that support it: exclude such nodes with podTemplate, or take another "
     "delivery"
 )
-_ASK_AGAIN_SECONDS: Final = 600.0
+_RETRY_SECONDS: Final = 600.0
 # No event reports that the namespace of a cache has one image less.
 _TURN_SECONDS: Final = 60.0
 # While nodes pull: a DaemonSet does not report the exit codes of its pods.
-_LOOK_AGAIN_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 10.0
 # Exit code of a pod that finds the folder inside the folder, which older runtimes show.
 _IGNORED: Final = 78
 _MOUNT_PATH: Final = "/volume"
@@ -148,8 +148,8 @@ class ImageDelivery:
             return self._request(target, name, cluster, work)
         if not _names_image(observed):
             # The API server drops image volumes and their mounts without an error. It may have been upgraded by now.
-            work.wakes.append(_ASK_AGAIN_SECONDS)
-            if cluster.now - read_time(observed.metadata.creation_timestamp) > _ASK_AGAIN_SECONDS:
+            work.wakes.append(_RETRY_SECONDS)
+            if cluster.now - read_time(observed.metadata.creation_timestamp) > _RETRY_SECONDS:
                 work.remove(name, observed)
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, _UNKNOWN_FIELD, holds=False)
         self._follow_template(target, name, observed, work)
@@ -158,7 +158,7 @@ class ImageDelivery:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
         ready, wanted = (_count(observed, each) for each in ("numberReady", "desiredNumberScheduled"))
         if ready < wanted:
-            work.wakes.append(_LOOK_AGAIN_SECONDS)
+            work.wakes.append(_POLL_SECONDS)
         if ignoring := self._find_ignoring(target, cluster):
             text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
