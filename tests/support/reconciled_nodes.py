@@ -55,7 +55,7 @@ class ReconciledNode:
         self.resource = dialect.resources.memory
         self.pods = NodePods(self.api, "n", dialect, on_change=self.wake.set)
         if self.node is not None:
-            self.pods.learn_cards(self.node)
+            self.pods.set_cards(self.node)
         self.reconciler = Reconciler(
             self.api,
             pods=self.pods,

@@ -133,7 +133,7 @@ class Advertising:
         if uncounted is None:
             uncounted = self._node.inventory.uncounted if self._node.inventory else ()
         cards, self._topology = [each.card for each in found], topology
-        self._pods.learn_cards(self._build_cards(found, self._unit or self._cluster_unit))
+        self._pods.set_cards(self._build_cards(found, self._unit or self._cluster_unit))
         self._drop_history()
         target, refused = self._cluster_unit, _find_oversize(cards, self._cluster_unit)
         self._log_refusal(refused)
@@ -160,7 +160,7 @@ class Advertising:
         withheld = self._list_withheld()
         former, self._advertised, self._unit = self._unit, (found, unit), unit
         rest = self._end_unit(former) if former not in (None, unit) else 0.0
-        self._pods.learn_cards(self._build_cards(found, unit))
+        self._pods.set_cards(self._build_cards(found, unit))
         await asyncio.sleep(rest)
         waiting = self._cluster_unit if unit != self._cluster_unit else 0
         # Publish after the kubelet has the list, because the extender then places pods in this unit.

@@ -145,10 +145,10 @@ class NodePods:
 
     @property
     def node_cards(self) -> NodeCards:
-        """The cards of the last call of `learn_cards`; empty before the first call."""
+        """The cards of the last call of `set_cards`; empty before the first call."""
         return self._cards
 
-    def learn_cards(self, cards: NodeCards) -> None:
+    def set_cards(self, cards: NodeCards) -> None:
         """Replace the cards and units against which assignments are checked."""
         if cards != self._cards:
             self._cards, self._readings.node_pods = cards, None

@@ -87,7 +87,7 @@ class SlotPlugin(DevicePlugin):
         own = [each for each in cards if each.card.vendor in self._vendors and (each.driver == _NEWER_DRIVER) is newer]
         self._granted = own
         # Assignments are checked against all cards of the node, with their real memory.
-        self._slot_pods.learn_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
+        self._slot_pods.set_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
         await super().show([self._count_slots(each) for each in own], 1, await self._list_in_use())
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's

@@ -33,9 +33,9 @@ class SlotPods:
         """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
         return self._pods.list_unassigned()
 
-    def learn_cards(self, cards: NodeCards) -> None:
+    def set_cards(self, cards: NodeCards) -> None:
         """Set the node's cards, against which assignments are checked."""
-        self._pods.learn_cards(cards)
+        self._pods.set_cards(cards)
 
     async def refresh(self) -> bool:
         """Read the pods now; return whether the API server responded."""

@@ -98,7 +98,7 @@ class Node:
     def list_sharing(self):
         return self.pods
 
-    def learn_cards(self, cards):
+    def set_cards(self, cards):
         self.learnt.append(cards)
 
     async def refresh(self):

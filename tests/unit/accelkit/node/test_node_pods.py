@@ -46,7 +46,7 @@ async def read(api, pods, *listed):
 @pytest.fixture
 def pods(api):
     pods = NodePods(api, "n", load_dialect("native"))
-    pods.learn_cards(NODE)
+    pods.set_cards(NODE)
     return pods
 
 
@@ -129,7 +129,7 @@ async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
         (found,) = pods.list_pods()
     assert (found.assigned, found.rejection) == (None, "container c was given card z, which its node does not have")
     assert len(caplog.records) == 1
-    pods.learn_cards(NodeCards({"z": Card("z", "v", "m", 16)}, 1))
+    pods.set_cards(NodeCards({"z": Card("z", "v", "m", 16)}, 1))
     assert names(pods) == ["p"]
 
 
@@ -141,10 +141,10 @@ async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_know
     await pods.refresh()
     assert names(pods) == ["p"]
     assert "rejected" not in caplog.text
-    pods.learn_cards(NodeCards({"a": Card("a", "v", "m", 16)}, 2))
+    pods.set_cards(NodeCards({"a": Card("a", "v", "m", 16)}, 2))
     assert names(pods) == ["p"]
     assert "rejected" not in caplog.text
-    pods.learn_cards(NODE)
+    pods.set_cards(NODE)
     assert names(pods) == ["p"]
     message = (
         "the assignment of pod d/p is rejected in part: it gives container c 8 B, but the pod's limits give it 4 B"
@@ -188,7 +188,7 @@ async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(ap
     old, new, waiting = pod("old"), pod("new"), pod("waiting")
     old["status"]["startTime"], new["status"]["startTime"] = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
     await read(api, pods, old, new, waiting)
-    pods.learn_cards(NodeCards(NODE.cards, 2, (FormerUnit(8, 1_767_225_600),)))
+    pods.set_cards(NodeCards(NODE.cards, 2, (FormerUnit(8, 1_767_225_600),)))
     assert {each.name: each.unit_bytes for each in pods.list_sharing()} == {"old": 8, "new": 2, "waiting": 2}
     assert {each.name: each.assignment.containers["c"][0].memory_bytes for each in pods.list_assigned()} == {
         "old": 32,
@@ -243,7 +243,7 @@ def describe(pods):
 
 @pytest.fixture
 def two_cards(pods):
-    pods.learn_cards(NodeCards({name: Card(name, "v", "m", 16) for name in "ab"}, 1))
+    pods.set_cards(NodeCards({name: Card(name, "v", "m", 16) for name in "ab"}, 1))
     return pods
 
 

@@ -73,7 +73,7 @@ class Agent:
     def __init__(self):
         self.pods = NodePods(FakeApi(), "n", load_dialect("native"))
         self.cards = [CARD, msgspec.structs.replace(CARD, id="GPU-b", memory_bytes=None)]
-        self.pods.learn_cards(NodeCards({each.id: each for each in self.cards}, GIB))
+        self.pods.set_cards(NodeCards({each.id: each for each in self.cards}, GIB))
 
     def pod(self, name, containers, *, init=(), running=(), admitted=True, assigned=True):
         """A pod whose containers hold {card: GiB, or 0 for the whole card}."""

@@ -40,7 +40,7 @@ class Host:
         self.api = FakeApi()
         self.metrics = Metrics()
         self.pods = NodePods(self.api, "n", load_dialect("native"))
-        self.pods.learn_cards(NodeCards({"a": CARD.card}, GIB))
+        self.pods.set_cards(NodeCards({"a": CARD.card}, GIB))
         self.now = 0.0
         self.shared = root / "shared"
         self.shared.mkdir()

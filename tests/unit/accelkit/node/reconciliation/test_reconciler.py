@@ -338,7 +338,7 @@ async def test_changed_compute_is_restored(world):
 
 async def test_a_pod_from_the_time_of_another_unit_holds_its_devices_in_that_unit(world):
     world.pod("p", "a", "b", amount=16)
-    world.pods.learn_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
+    world.pods.set_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
     assert await world.reconcile()
     ((_, written),) = world.written
     assert written == Assignment({"c": (Share("b", 16),)})

@@ -46,7 +46,7 @@ class Pods:
     def list_unassigned(self):
         return frozenset()
 
-    def learn_cards(self, cards):
+    def set_cards(self, cards):
         self.learned = cards
 
     async def refresh(self):
