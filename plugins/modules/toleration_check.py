@@ -99,7 +99,7 @@ with suppress(ImportError):
         SHARES_REPELLED,
         TOLERATION_MISSING,
     )
-    from accelkit.enablement.partitioning.tolerations import MOST_SHOWN
+    from accelkit.enablement.partitioning.tolerations import MOST_LISTED
 
 
 def main():
@@ -125,7 +125,7 @@ def main():
         _warn(module, SHARES_REPELLED, f"a pod that asks for {resource} alone does not bear the taints", keys)
     for resource, why in found.unknown.items():
         _warn(module, ADMISSION_UNKNOWN, f"a pod that asks for {resource} is refused ({why})", given["taints"])
-    shown = [str(each) for each in found.intolerant[:MOST_SHOWN]]
+    shown = [str(each) for each in found.intolerant[:MOST_LISTED]]
     more = len(found.intolerant) - len(shown)
     if shown:
         listing = ", ".join(shown) + (f" and {more} more" if more else "")

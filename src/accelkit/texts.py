@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-MAX_SHOWN: Final = 200
+MAX_QUOTED: Final = 200
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -20,7 +20,7 @@ def clean(text: str, *, keep: str = "") -> str:
     )
 
 
-def shorten(text: str, length: int = MAX_SHOWN) -> str:
+def shorten(text: str, length: int = MAX_QUOTED) -> str:
     """Return at most so many characters of the text, clean, with an ellipsis where some are left out."""
     return clean(text if len(text) <= length else f"{text[: length - 1]}…")
 

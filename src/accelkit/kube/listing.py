@@ -16,7 +16,7 @@ import msgspec
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.client import ApiClient
 from accelkit.model.object_meta import ObjectIdentity
-from accelkit.texts import MAX_SHOWN, shorten
+from accelkit.texts import MAX_QUOTED, shorten
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def name_unreadable(text: bytes) -> str:
     try:
         return str(_identified.decode(text).metadata)
     except UNREADABLE:
-        return f"an object that begins {shorten(text[:MAX_SHOWN].decode(errors='replace'))}"
+        return f"an object that begins {shorten(text[:MAX_QUOTED].decode(errors='replace'))}"
 
 
 _raw_page = msgspec.json.Decoder(_RawPage)

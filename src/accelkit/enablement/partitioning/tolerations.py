@@ -20,7 +20,7 @@ from accelkit.extender.groups.objects import GroupNode, GroupPod, GroupPodSpec
 from accelkit.kube.scheduling.node_rules import Taint, tolerates_all
 
 # The most objects of one kind in a report.
-MOST_SHOWN: Final = 50
+MOST_LISTED: Final = 50
 
 
 class Intolerant(msgspec.Struct, frozen=True, order=True):

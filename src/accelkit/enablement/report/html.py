@@ -15,7 +15,7 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from accelkit.enablement.report.problems import SHOWN_NODES, StageProblem, describe_accounting, list_problems
+from accelkit.enablement.report.problems import LISTED_NODES, StageProblem, describe_accounting, list_problems
 from accelkit.enablement.report.values import Cell, NodeReport, StageReport
 from accelkit.model.stage import Outcome, Stage
 
@@ -77,7 +77,7 @@ def _draw_to_do(report: StageReport) -> str:
 
 
 def _draw_nodes(problem: StageProblem, numbers: Mapping[str, int]) -> str:
-    links = [f'<a href="#n{numbers[name]}-{problem.stage}">{escape(name)}</a>' for name in problem.nodes[:SHOWN_NODES]]
+    links = [f'<a href="#n{numbers[name]}-{problem.stage}">{escape(name)}</a>' for name in problem.nodes[:LISTED_NODES]]
     more = len(problem.nodes) - len(links)
     return ", ".join(links) + (f" and {more} more" if more else "")
 

@@ -11,7 +11,7 @@ from accelkit.enablement.report.values import StageReport
 from accelkit.model.stage import Outcome, Stage
 from accelkit.texts import list_some
 
-SHOWN_NODES: Final = 8
+LISTED_NODES: Final = 8
 
 
 class StageProblem(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class StageProblem(msgspec.Struct, frozen=True):
     @property
     def listed(self) -> str:
         """The first of its nodes, and the number of others."""
-        return list_some(self.nodes, most=SHOWN_NODES)
+        return list_some(self.nodes, most=LISTED_NODES)
 
     def __str__(self) -> str:
         found = f"{self.outcome} ({self.reason}) on {self.listed}: {self.evidence}"

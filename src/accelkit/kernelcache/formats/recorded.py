@@ -26,8 +26,8 @@ _IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
 # Kubernetes replaces it by the value of another variable, which may come from another object.
 _REFERENCE: Final = "$("
 # Limit of the variables that a node reports, names and values together; vLLM has about a hundred variables.
-MAX_TOLD_BYTES: Final = 16 << 10
-_MAX_TOLD_VALUE: Final = 256
+MAX_REPORTED_BYTES: Final = 16 << 10
+_MAX_REPORTED_VALUE: Final = 256
 _MAX_FILES: Final = 256
 _NAME: Final = re.compile(r"VLLM_[A-Z0-9_]{1,120}", re.ASCII)
 _SAME: Final = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0", "none": "", "null": ""}
@@ -108,13 +108,13 @@ def _differs(recorded: str | None, value: str) -> bool:
     return recorded is not None and recorded != REDACTED and not agrees(recorded, value)
 
 
-def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_TOLD_BYTES) -> dict[str, str]:
+def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYTES) -> dict[str, str]:
     """Return as many variables as one node may report of a cache, sorted by name, without redacted values."""
     kept: dict[str, str] = {}
     room = most_bytes
     for name, value in sorted(variables.items()):
         size = len(name) + len(value.encode())
-        if _NAME.fullmatch(name) and value != REDACTED and len(value) <= _MAX_TOLD_VALUE and size <= room:
+        if _NAME.fullmatch(name) and value != REDACTED and len(value) <= _MAX_REPORTED_VALUE and size <= room:
             kept[name] = value
             room -= size
     return dict(list(kept.items())[:MAX_VARIABLES])

@@ -12,7 +12,7 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import read_cache, read_labels, write_labels
 from accelkit.kernelcache.formats.recorded import (
     MAX_FACTORS_BYTES,
-    MAX_TOLD_BYTES,
+    MAX_REPORTED_BYTES,
     bound_texts,
     read_variables,
     write_texts,
@@ -97,4 +97,4 @@ def test_what_a_node_tells_is_bounded_by_bytes_and_holds_no_odd_name():
     kept = bound_texts({**many, "HOME": "/", "VLLM_A": "[redacted]"})
     assert list(kept) == sorted(many)[: len(kept)]
     assert 50 < len(kept) < 100
-    assert sum(len(name) + len(value) for name, value in kept.items()) <= MAX_TOLD_BYTES
+    assert sum(len(name) + len(value) for name, value in kept.items()) <= MAX_REPORTED_BYTES
