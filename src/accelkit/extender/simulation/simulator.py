@@ -105,7 +105,7 @@ class Simulator:
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, {*gone, uid})
         blocked = held is not None and is_blocked(self._ledger, held, pending.request, self._verbs.policy)
         if held is not None and held.node in names and not blocked:
-            kept = (views.show_held(name, held) for name in names)
+            kept = (views.build_held_simulation(name, held) for name in names)
             return msgspec.structs.replace(answer, nodes=await _encode(kept, event_loop))
         if beyond is not None:
             sentence = pending.pod.dialect.format_misfit(beyond)
@@ -114,7 +114,9 @@ class Simulator:
         judged = await self._judge(request, what_if, names, event_loop)
         spent = await self._search(pending, request, judged, event_loop)
         scores = await self._score(question.pod, what_if, judged, event_loop)
-        views_of_nodes = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
+        views_of_nodes = (
+            views.build_node_simulation(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged
+        )
         return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:

@@ -45,7 +45,7 @@ class NodeViews:
         places = list(list_distinct(request))[:_MOST_CONTAINERS]
         self._distinct = [request.containers[place] for place in places]
 
-    def show(self, judged: Judged, entry: NodeEntry | None, score: int) -> NodeSimulation:
+    def build_node_simulation(self, judged: Judged, entry: NodeEntry | None, score: int) -> NodeSimulation:
         """Return the view of one node.
 
         Args:
@@ -69,12 +69,12 @@ class NodeViews:
             reason=placed.reason.value,
             sentence=self._dialect.format_misfit(placed),
             resolvable=placed.resolvable,
-            cards=tuple(self._show_cards(states)),
-            changes=tuple(_show_change(change, cards, placed.detail) for change in changes),
+            cards=tuple(self._build_card_simulations(states)),
+            changes=tuple(_build_change(change, cards, placed.detail) for change in changes),
             searched=bool(changes) or judged.node is None or judged.outcome.ended,
         )
 
-    def show_held(self, name: str, held: Holding) -> NodeSimulation:
+    def build_held_simulation(self, name: str, held: Holding) -> NodeSimulation:
         """Return the view of one node if the pod is held on some node already: filter allows only that node."""
         if name == held.node:
             return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
@@ -82,7 +82,7 @@ class NodeViews:
         sentence = self._dialect.format_misfit(misfit)
         return NodeSimulation(name, fits=False, reason=misfit.reason.value, sentence=sentence, resolvable=True)
 
-    def _show_cards(self, states: Sequence[CardState]) -> Iterator[CardSimulation]:
+    def _build_card_simulations(self, states: Sequence[CardState]) -> Iterator[CardSimulation]:
         for state in states:
             refusals = tuple(
                 CardRefusal(container.container, reason.value, describe_card_reason(reason, state, container))
@@ -94,7 +94,7 @@ class NodeViews:
             yield CardSimulation(card.id, card.model, state.free_bytes, capacity, refusals)
 
 
-def _show_change(change: Change, cards: dict[str, Card], detail: str) -> ChangeView:
+def _build_change(change: Change, cards: dict[str, Card], detail: str) -> ChangeView:
     late, rank, (most, least) = change.order
     return ChangeView(
         change.kind.value,
