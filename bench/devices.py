@@ -69,7 +69,7 @@ def build_cards(gib: int) -> list[FoundCard]:
     ]
 
 
-def show_held(held: list[list[str]]) -> bytes:
+def write_pod_resources(held: list[list[str]]) -> bytes:
     answer = resources.ListPodResourcesResponse()
     for number, ids in enumerate(held):
         container = answer.pod_resources.add(name=f"pod-{number}", namespace="default").containers.add(name="main")
@@ -100,12 +100,12 @@ async def measure(gib: int, rounds: int) -> dict[str, object]:
         other=("enflame.com/gcu-count", PreferredAllocation(whole=True)),
     )
     started = time.perf_counter()
-    await plugin.show(cards, unit_bytes)
+    await plugin.advertise(cards, unit_bytes)
     shown_after = time.perf_counter() - started
     shown = plugin._devices  # noqa: SLF001 - what the kubelet is sent
     ids, size = [device.ID for device in shown.devices], len(shown.devices) // CARDS
     free = ids[-size:]
-    held = show_held([ids[start : start + size] for start in range(0, len(ids) - size, size)])
+    held = write_pod_resources([ids[start : start + size] for start in range(0, len(ids) - size, size)])
 
     async def list_held(_root: Path) -> resources.ListPodResourcesResponse:
         return resources.ListPodResourcesResponse.FromString(held)

@@ -115,7 +115,7 @@ class KubeletRound:
         cards = [FoundCard(card, card.index or 0, card.index, profile) for card in _CARDS]
         with mock.patch.object(plugin_module, "list_pod_resources", self._answer):
             for whole, plugin in self._plugins.items():
-                await plugin.show(cards, GIB)
+                await plugin.advertise(cards, GIB)
                 self._devices.note(plugin, whole=whole)
             while self.tally.objects < objects:
                 step = self._values.one((self._admit, self._admit, self._forge, self._end, self._send, self._look))

@@ -156,7 +156,7 @@ class Advertising:
         if self._advertised != (found, unit):
             log.info("advertising %d cards in units of %s", len(found), format_unit(unit))
         for plugin in self._plugins:
-            await plugin.show(found, unit, in_use)
+            await plugin.advertise(found, unit, in_use)
         withheld = self._list_withheld()
         former, self._advertised, self._unit = self._unit, (found, unit), unit
         rest = self._end_unit(former) if former not in (None, unit) else 0.0

@@ -54,7 +54,7 @@ class FormerResource(DevicePlugin):
         """Whether the inventory lists the resource as withheld: while the kubelet lists devices of it."""
         return not self.withheld
 
-    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
+    async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
         """Send the kubelet the devices that it reports as held."""
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)

@@ -130,7 +130,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Whether the inventory lists the resource as withheld while it is not offered."""
         return True
 
-    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
+    async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
         """Send the kubelet the devices of these cards, with their memory in units of `unit_bytes`.
 
         If the kubelet listens, wait until it has received the list.

@@ -77,7 +77,7 @@ class SlotPlugin(DevicePlugin):
         self._granted: Sequence[FoundCard] = ()
         self.endpoint = f"accelkit-{resource.rpartition('/')[2]}.sock"
 
-    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - slots are worth no memory
+    async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - slots are worth no memory
         """Advertise the slots of the cards that belong to this resource.
 
         Raises:
@@ -88,7 +88,7 @@ class SlotPlugin(DevicePlugin):
         self._granted = own
         # Assignments are checked against all cards of the node, with their real memory.
         self._slot_pods.set_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
-        await super().show([self._count_slots(each) for each in own], 1, await self._list_in_use())
+        await super().advertise([self._count_slots(each) for each in own], 1, await self._list_in_use())
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's
         answer = build_container_response(ids, self._granted, self._root, unit_bytes=None)

@@ -90,7 +90,7 @@ class Node:
     def writes(self):
         return len(self.api.writes)
 
-    async def show(self, cards, unit_bytes, in_use):
+    async def advertise(self, cards, unit_bytes, in_use):
         advertised = [each.card.id for each in cards], unit_bytes
         if not self.advertised or self.advertised[-1] != advertised or in_use:
             self.advertised.append(advertised)

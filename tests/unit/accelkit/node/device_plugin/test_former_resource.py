@@ -64,17 +64,17 @@ def test_resources_in_use_and_those_of_other_plugins_are_not_served(plugins):
 
 async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kubelet, plugins):
     plugin = plugins[MEMORY]
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     assert (plugin.withheld, plugin.reported, plugin.offered) == (True, False, False)
     # The cards have two units of memory each now.
     hold(kubelet, unit("a", 0), unit("b", 3), "another plugin's", "a")
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     assert (plugin.withheld, plugin.reported, plugin.offered) == (False, True, False)
     await plugin.start()
     try:
         assert await list_devices(kubelet, plugin) == {unit("a", 0): "Healthy", unit("b", 3): "Healthy"}
         hold(kubelet, unit("b", 3))
-        await plugin.show(CARDS, 2)
+        await plugin.advertise(CARDS, 2)
         assert await list_devices(kubelet, plugin) == {unit("b", 3): "Healthy"}
     finally:
         await plugin.stop()
@@ -83,7 +83,7 @@ async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kube
 async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
     hold(kubelet, unit("a", 0))
     plugin = plugins[MEMORY]
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     await plugin.start()
     try:
         async with kubelet.dial(plugin.endpoint) as dialled:
@@ -98,7 +98,7 @@ async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_o
     hold(kubelet, "a", resource=CARD)
     found_any = asyncio.Event()
     for plugin in plugins.values():
-        await plugin.show(CARDS, 2)
+        await plugin.advertise(CARDS, 2)
     found_any.set()
     keeping = asyncio.create_task(keep_registered(kubelet.root, list(plugins.values()), found_any))
     try:
@@ -115,9 +115,9 @@ async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_o
 
 async def test_the_list_stays_while_the_kubelet_does_not_answer(kubelet, plugins):
     hold(kubelet, "a", resource=CARD)
-    await plugins[CARD].show(CARDS, 2)
+    await plugins[CARD].advertise(CARDS, 2)
     await kubelet.server.stop(grace=0)
-    await plugins[CARD].show(CARDS, 2)
+    await plugins[CARD].advertise(CARDS, 2)
     assert not plugins[CARD].withheld
 
 

@@ -92,7 +92,7 @@ async def node(tmp_path, monkeypatch):
     node = Node(tmp_path)
     monkeypatch.setattr(module, "list_pod_resources", node.ask)
     for plugin in node.plugins.values():
-        await plugin.show(CARDS, 1)
+        await plugin.advertise(CARDS, 1)
     return node
 
 

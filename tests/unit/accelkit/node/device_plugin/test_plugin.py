@@ -113,14 +113,14 @@ def kubelet(tmp_path, monkeypatch):
 
 async def test_devices_are_worth_the_advertised_unit(kubelet):
     kubelet.pods.listed = [pod("p", 8, 2)]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     assert await kubelet.allocate(ids(0, 2)) == "8"
 
 
 async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
     kubelet.held = {"old": ids(0, 2)}
-    await kubelet.plugin.show([CARD], 1)
+    await kubelet.plugin.advertise([CARD], 1)
     with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
         await kubelet.allocate(ids(2, 9))
     assert await kubelet.allocate(ids(2, 8)) == "8"
@@ -128,9 +128,9 @@ async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
 
 async def test_a_pending_answer_counts_before_the_kubelet_reports_it(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2)]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     await kubelet.allocate(ids(0, 2))
-    await kubelet.plugin.show([CARD], 1)
+    await kubelet.plugin.advertise([CARD], 1)
     kubelet.reachable = False
     kubelet.pods.listed.append(pod("new", 15, 15))
     with pytest.raises(RefusedError, match="over capacity"):
@@ -143,7 +143,7 @@ async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
     kubelet.pods.unassigned = {"uid-past"}
     for plugin in (kubelet.plugin, whole):
-        await plugin.show([CARD], 1)
+        await plugin.advertise([CARD], 1)
     await whole.Allocate(REQUEST_WHOLE, Context())
     with pytest.raises(RefusedError, match=r"card a would be over capacity: another pod holds it whole"):
         await kubelet.allocate(ids(0, 8))
@@ -158,7 +158,7 @@ async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it
 async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubelet, tmp_path):
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
     for plugin in (kubelet.plugin, whole):
-        await plugin.show([CARD], 1)
+        await plugin.advertise([CARD], 1)
     kubelet.pods.answers = False
     await whole.Allocate(REQUEST_WHOLE, Context())
     with pytest.raises(RefusedError, match="another pod holds it whole"):
@@ -171,7 +171,7 @@ async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubele
 
 async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
     kubelet.pods.listed = [pod("late", 8, 2)]
-    await kubelet.plugin.show([CARD], 1)
+    await kubelet.plugin.advertise([CARD], 1)
     with pytest.raises(RefusedError, match="pod d/late was assigned units of 4 B and this node now has units of 1 B"):
         await kubelet.allocate(ids(0, 2))
 
@@ -181,7 +181,7 @@ async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_
     kubelet = Kubelet(tmp_path, monkeypatch, whole=whole)
     kubelet.reachable = False
     kubelet.pods.listed = [assigned("there", {"c": Share("a", 16, whole=not whole)}, {})]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     why = "d/there shares its memory" if whole else "d/there holds it whole"
     with pytest.raises(RefusedError, match=why):
         await kubelet.answer(["a"] if whole else ids(0, 1))
@@ -191,7 +191,7 @@ async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_
 async def test_without_the_kubelets_answer_a_card_assigned_the_same_way_is_given(kubelet):
     kubelet.reachable = False
     kubelet.pods.listed = [pod("p", 8, 2)]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     assert await kubelet.allocate(ids(0, 2)) == "8"
     assert kubelet.counted == ["granted"]
 
@@ -204,7 +204,7 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     both = {"c": Share("a", 4), "d": Share("a", 6)}
     kubelet.pods.listed = [assigned("other", {"c": Share("a", 1)}, {"c": 1}), assigned("p", both, {"c": 4, "d": 6})]
-    await kubelet.plugin.show([card], 1)
+    await kubelet.plugin.advertise([card], 1)
     environment = (await kubelet.answer(ids(0, 4))).envs
     assert (environment["POD"], environment["CONTAINER"]) == ("10", "4")
     unknown = (await kubelet.answer(ids(4, 3))).envs
@@ -214,7 +214,7 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
 async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=True, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
-    await kubelet.plugin.show([card], 1)
+    await kubelet.plugin.advertise([card], 1)
     assert not {*(await kubelet.answer(["a"])).envs} & {*DIALECT}
 
 
@@ -247,11 +247,11 @@ def impatient(monkeypatch):
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_update_ends_when_the_kubelet_has_received_the_devices(kubelet):
-    await kubelet.plugin.show([CARD], 16)
+    await kubelet.plugin.advertise([CARD], 16)
     listener = Listener(kubelet.plugin)
     assert await listener.take() == ids(0, 1)
     following = asyncio.create_task(listener.take())
-    update = asyncio.create_task(kubelet.plugin.show([CARD], 8))
+    update = asyncio.create_task(kubelet.plugin.advertise([CARD], 8))
     assert await following == ids(0, 2)
     assert not await is_done(update), "the kubelet has not requested more, so it may not have read this"
     following = asyncio.create_task(listener.take())
@@ -267,19 +267,19 @@ async def test_an_update_does_not_wait_for_a_kubelet_that_does_not_listen(kubele
     listener = Listener(kubelet.plugin)
     await listener.take()
     await listener.close()
-    assert await is_done(asyncio.create_task(kubelet.plugin.show([CARD], 4)))
+    assert await is_done(asyncio.create_task(kubelet.plugin.advertise([CARD], 4)))
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_unchanged_list_is_not_sent_again(kubelet, monkeypatch):
     monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
-    await kubelet.plugin.show([CARD], 16)
+    await kubelet.plugin.advertise([CARD], 16)
     listener = Listener(kubelet.plugin)
     await listener.take()
     following = asyncio.create_task(listener.take())
-    await kubelet.plugin.show([CARD], 16)
+    await kubelet.plugin.advertise([CARD], 16)
     assert not await is_done(following)
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     assert await following == ids(0, 4)
     await listener.close()
 
@@ -289,14 +289,14 @@ async def test_a_kubelet_that_does_not_read_delays_an_update_only_briefly(kubele
     monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
     listener = Listener(kubelet.plugin)
     await listener.take()
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     await listener.close()
 
 
 async def test_offers_allocations_and_refusals_are_logged_with_the_pods_uid(kubelet, caplog):
     caplog.set_level("INFO")
     kubelet.pods.listed = [pod("p", 8, 2)]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids(0, 4), allocation_size=2)
     await kubelet.plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]), None)
     wanted.allocation_size = 3
@@ -319,7 +319,7 @@ async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_al
     other = FoundCard(Card("b", "v", "m", 500), 1, 1, load_profiles()["simulated"])
     kubelet.pods.listed = [assigned("p", {f"c{n}": Share("a", 1) for n in range(16)}, {f"c{n}": 1 for n in range(16)})]
     kubelet.held = {"other": [unit("b", number) for number in range(500)]}
-    await kubelet.plugin.show([CARD, other], 1)
+    await kubelet.plugin.advertise([CARD, other], 1)
     costs = []
     for number in range(16):
         found.clear()

@@ -114,7 +114,7 @@ def plugin_of(kubelet, *, whole=False, **options):
 @pytest.mark.parametrize(("whole", "endpoint"), [(False, "accelkit-memory.sock"), (True, "accelkit-cards.sock")])
 async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steering):
     plugin = plugin_of(kubelet, whole=whole, steering=steering)
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     await plugin.start()
     (request,) = kubelet.registered
     assert (request.version, request.endpoint) == ("v1beta1", endpoint)
@@ -142,15 +142,15 @@ async def test_kubelet_learns_of_unmanaged_resource_only_after_it_is_managed(kub
     ]
     found_any.set()
     for plugin in plugins:
-        await plugin.show(CARDS, 2)
+        await plugin.advertise(CARDS, 2)
     keeping = asyncio.create_task(keep_registered(kubelet.root, plugins, found_any))
     try:
         # The second plugin is registered by the same loop, and the first one is not.
         managed.add(WHOLE)
-        await plugins[1].show(CARDS, 2)
+        await plugins[1].advertise(CARDS, 2)
         await until(lambda: kubelet.registered)
         managed.add(MEMORY)
-        await plugins[0].show(CARDS, 2)
+        await plugins[0].advertise(CARDS, 2)
         await until(lambda: len(kubelet.registered) == 2)
     finally:
         keeping.cancel()
@@ -163,13 +163,13 @@ async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubele
     managed, found_any = {MEMORY}, asyncio.Event()
     plugin = plugin_of(kubelet, is_managed=lambda: MEMORY in managed)
     found_any.set()
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     keeping = asyncio.create_task(keep_registered(kubelet.root, [plugin], found_any))
     try:
         await until(lambda: kubelet.registered)
         held = unit("a", 0)
         managed.clear()
-        await plugin.show(CARDS, 2, {held})
+        await plugin.advertise(CARDS, 2, {held})
         assert not plugin.offered
         listed = await list_devices(kubelet, plugin.endpoint)
         assert {name for name, health in listed.items() if health == "Healthy"} == {held}
@@ -185,9 +185,9 @@ async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubele
 
 async def test_agent_that_starts_while_resource_is_withdrawn_registers_what_pods_hold(kubelet):
     plugin = plugin_of(kubelet, is_managed=lambda: False)
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     assert plugin.withheld
-    await plugin.show(CARDS, 2, {unit("b", 1)})
+    await plugin.advertise(CARDS, 2, {unit("b", 1)})
     assert not plugin.withheld
 
 
@@ -250,7 +250,7 @@ async def test_new_kubelet_is_noted_and_the_one_found_at_start_is_not(kubelet):
     noted, found_any = [], asyncio.Event()
     plugin = plugin_of(kubelet)
     found_any.set()
-    await plugin.show(CARDS, 2)
+    await plugin.advertise(CARDS, 2)
     keeping = asyncio.create_task(keep_registered(kubelet.root, [plugin], found_any, lambda: noted.append(1)))
     try:
         await until(lambda: kubelet.registered)

@@ -99,7 +99,7 @@ class Kubelet:
 async def kubelet(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch)
     for plugin in (kubelet.i915, kubelet.xe):
-        await plugin.show([card("a", 0), card("b", 1), card("n", 2, "nvidia"), card("x", 3, driver="xe")], 2**30)
+        await plugin.advertise([card("a", 0), card("b", 1), card("n", 2, "nvidia"), card("x", 3, driver="xe")], 2**30)
     return kubelet
 
 
@@ -157,10 +157,10 @@ async def test_slots_of_several_cards_for_a_container_of_one_are_refused(kubelet
 async def test_slots_of_an_ill_card_are_taken_back_but_for_those_in_use(kubelet):
     kubelet.held = {"p": [unit("a", 1)]}
     ill = card("a", 0, health=Health.UNHEALTHY)
-    await kubelet.i915.show([ill], 2**30)
+    await kubelet.i915.advertise([ill], 2**30)
     shown = await kubelet.devices(kubelet.i915)
     assert shown == {unit("a", 0): "Unhealthy", unit("a", 1): "Healthy", unit("a", 2): "Unhealthy"}
     # A kubelet that does not answer has taken nothing back, and gave nothing of what was not offered.
     kubelet.reachable = False
-    await kubelet.i915.show([ill], 2**30)
+    await kubelet.i915.advertise([ill], 2**30)
     assert await kubelet.devices(kubelet.i915) == shown

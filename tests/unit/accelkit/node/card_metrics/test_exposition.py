@@ -16,9 +16,9 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.card_metrics.collector import CardCollector
+from accelkit.node.card_metrics.exposition import register_card_metrics
 from accelkit.node.card_metrics.holders import list_holdings
 from accelkit.node.card_metrics.reading import CardReading
-from accelkit.node.card_metrics.show import show_cards
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.card_history import CardHistory
 from accelkit.node.health.signals import Signals
@@ -228,7 +228,7 @@ def test_nobody_has_a_card_alone_where_a_pods_cards_are_not_known(agent):
 async def test_an_agent_shows_its_cards_before_any_was_read(agent):
     registry = CollectorRegistry()
     found = [FoundCard(each, 0, 0, load_profiles()["nvidia"]) for each in agent.cards]
-    watch = show_cards(
+    watch = register_card_metrics(
         registry, "n", cards=lambda: found, pods=[agent.pods], load_nvml=lambda: None, last_xids={"GPU-a": 79}
     )
     agent.pod("one", {"c": {"GPU-a": 4}})

@@ -15,7 +15,7 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.pods import NodePods
 
 
-def show_cards(
+def register_card_metrics(
     registry: CollectorRegistry,
     node: str,
     *,
