@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
                 if wanted not in have:
                     raise AnsibleActionFail(f"{given['archive']} holds no image {wanted}")
             for name in stale:
-                self._forget(name)
+                self._remove(name)
         reference = self._pinned(wanted, have.get(wanted, "")) if wanted and wanted in have else wanted
         return {"changed": missing or bool(stale), "reference": reference, "removed": stale}
 
@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
             self._ask(f"{self._runtime} images tag --force {shlex.quote(name)} {shlex.quote(pinned)}")
         return pinned
 
-    def _forget(self, name):
+    def _remove(self, name):
         remove = "images rm" if "ctr" in self._runtime else "rmi --force"
         self._ask(f"{self._runtime} {remove} {shlex.quote(name)}")
 

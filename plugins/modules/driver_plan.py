@@ -184,7 +184,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import (
-        forget_nodes,
+        clear_nodes,
         has_module_manager,
         list_recorded,
         plan_cluster,
@@ -237,7 +237,7 @@ async def _act(api, module):
     if given["state"] == "absent":
         recorded = list_recorded(nodes)
         if not module.check_mode:
-            await forget_nodes(api, recorded)
+            await clear_nodes(api, recorded)
         return {**NOTHING, **known, "packages": {}, "before": recorded, "after": {}}
     planned = await plan_cluster(
         api,

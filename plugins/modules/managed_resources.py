@@ -121,7 +121,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
-    from accelkit.install.managed_resources import forget_managed, record_managed
+    from accelkit.install.managed_resources import delete_record, record_managed
 
 
 def main():
@@ -156,7 +156,7 @@ def main():
 async def _apply(api, module):
     given = module.params
     if given["state"] == "absent":
-        return await forget_managed(api, namespace=given["namespace"], check=module.check_mode)
+        return await delete_record(api, namespace=given["namespace"], check=module.check_mode)
     return await record_managed(
         api,
         namespace=given["namespace"],

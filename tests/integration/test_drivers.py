@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from extender_process import MEMORY, PODS, world_of
 
-from accelkit.enablement.drivers.cluster import forget_nodes, list_recorded, plan_cluster, record_kernels
+from accelkit.enablement.drivers.cluster import clear_nodes, list_recorded, plan_cluster, record_kernels
 from accelkit.enablement.drivers.reading import list_driver_nodes, read_driver_node
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.cordon import take_step
@@ -50,7 +50,7 @@ async def test_nodes_are_planned_by_their_kernels_and_labelled(control_plane):
         assert not nodes.keys() & again.plan.labels.keys()
         for name, kernel in nodes.items():
             assert (await read_driver_node(world.api, name)).labels[DRIVER_KERNEL_LABEL] == kernel
-        await forget_nodes(world.api, list_recorded(await list_driver_nodes(world.api)))
+        await clear_nodes(world.api, list_recorded(await list_driver_nodes(world.api)))
         assert list_recorded(await list_driver_nodes(world.api)) == {}
 
 

@@ -232,7 +232,7 @@ class CacheAgent:
             self._policy_index.take(watches.policies)
             memory.policies_version = watches.policies_version
         desired_caches = dict(watches.desired_caches)
-        self._workers.forget(desired_caches)
+        self._workers.discard(desired_caches)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
             # Any of these pods may have been given any of the folders.

@@ -131,16 +131,16 @@ class Watches:
     def _drop_caches(self, of_cluster: bool) -> Callable[[], None]:  # noqa: FBT001 - of two lists
         def drop() -> None:
             for key in [key for key in (*self.desired_caches, *self.unreadable) if key.startswith("/") is of_cluster]:
-                self._forget_cache(key)
+                self._discard_cache(key)
 
         return drop
 
-    def _forget_cache(self, key: str) -> None:
+    def _discard_cache(self, key: str) -> None:
         self.desired_caches.pop(key, None)
         self.unreadable.discard(key)
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
-        self._forget_cache(cache.key)
+        self._discard_cache(cache.key)
         # Before that, the controller has not chosen the delivery.
         if kind != _DELETED and cache.status.delivery:
             try:
@@ -156,7 +156,7 @@ class Watches:
         except UNREADABLE:
             return
         key = f"{found.namespace}/{found.name}"
-        self._forget_cache(key)
+        self._discard_cache(key)
         if kind != _DELETED:
             self.unreadable.add(key)
         self._on_change()

@@ -66,7 +66,7 @@ class Workers:
         """Number of work items that may still start."""
         return _SLOTS - len(self._tasks)
 
-    def forget(self, desired_caches: Mapping[str, DesiredCache]) -> None:
+    def discard(self, desired_caches: Mapping[str, DesiredCache]) -> None:
         """Forget the state of deleted caches."""
         now = time.monotonic()
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}

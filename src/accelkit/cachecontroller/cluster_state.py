@@ -105,7 +105,7 @@ class ClusterState:
         """Store an object from an answer of the API server, unless the watch has delivered a newer version."""
         if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
             return
-        self._forget(name)
+        self._discard(name)
         self._objects[name.kind][name] = observed
         if (key := read_key(name, observed, self._home)) is not None:
             self._by_key[name.kind, key].add(name)
@@ -238,7 +238,7 @@ class ClusterState:
         def replace(objects: list[ObservedObject]) -> None:
             before = self._list_versions(kind)
             for name in list(self._objects[kind]):
-                self._forget(name)
+                self._discard(name)
             for each in objects:
                 self.put(_name(kind, each), each)
             # Some kinds are listed again at regular intervals.
@@ -256,7 +256,7 @@ class ClusterState:
                 return
             keys = {*(read_key(name, each, self._home) for each in (observed, known)), self._find_reported(observed)}
             if event == "DELETED":
-                self._forget(name)
+                self._discard(name)
             else:
                 self.put(name, observed)
             for key in keys - {None}:
@@ -273,7 +273,7 @@ class ClusterState:
         name = ObjectName(CLAIMS, str(involved.get("name", "")), str(involved.get("namespace", "")))
         return read_key(name, self.find(name), self._home) if involved else None
 
-    def _forget(self, name: ObjectName) -> None:
+    def _discard(self, name: ObjectName) -> None:
         former = self._objects[name.kind].pop(name, None)
         if (key := read_key(name, former, self._home)) is not None:
             found = self._by_key[name.kind, key]

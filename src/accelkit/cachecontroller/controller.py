@@ -150,13 +150,13 @@ class Controller:
         assert self.judging is not None  # noqa: S101 - set before anything runs
         cache = self._cluster.caches.get(key)
         if cache is None:
-            self.judging.forget(key)
-            self._former.forget(key)
-            self._writers.forget(key)
+            self.judging.discard(key)
+            self._former.discard(key)
+            self._writers.discard(key)
             self._last_passes.pop(key, None)
             await self._sweep(_build_placeholder(key))
         elif cache.metadata.deletion_timestamp:
-            self.judging.forget(key)
+            self.judging.discard(key)
             await self._remove(cache)
         else:
             if CACHE_FINALIZER not in cache.metadata.finalizers:

@@ -279,7 +279,7 @@ class Binder:
 
     def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
         """Record that the only Binding of a pod was rejected; `again` means that another one follows."""
-        self.outcomes.forget(ref.uid)
+        self.outcomes.discard(ref.uid)
         if not again:
             self._release(ref)
 

@@ -58,7 +58,7 @@ class BindingOutcomes:
         """Record that a Binding was sent now, and that its outcome is unknown."""
         self._unsettled[uid] = time.monotonic()
 
-    def forget(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Remove a pod whose Binding is known to have failed."""
         self._unsettled.pop(uid, None)
 

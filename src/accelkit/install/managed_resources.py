@@ -99,7 +99,7 @@ async def record_managed(
     return replace(found, changed=changed, resources=new, problem=problem)
 
 
-async def forget_managed(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
+async def delete_record(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
     """Delete the record, so that node agents offer no resource to new pods.
 
     Raises:

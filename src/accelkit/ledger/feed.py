@@ -195,7 +195,7 @@ class LedgerFeed:
             version: the version of the list itself.
         """
         listed = {pod.metadata.uid for pod in pods}
-        self._versions.forget_missing(listed, version, unsure=True)
+        self._versions.discard_missing(listed, version, unsure=True)
         for known in (self.pending, self.created):
             for uid in known.keys() - self._versions.uids - listed:
                 del known[uid]

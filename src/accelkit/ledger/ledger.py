@@ -100,7 +100,7 @@ class Ledger(NodeRegistry):
                 entry = self._nodes[name]
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
                 self._update(entry)
-                self._forget_if_gone(entry)
+                self._discard_if_gone(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
         """Remove every node that is missing from a complete list."""
@@ -317,7 +317,7 @@ class Ledger(NodeRegistry):
         if (gone := held or entry.unassigned.pop(uid, None)) is not None:
             self.namespaces.remove(gone)
         self._update(entry)
-        self._forget_if_gone(entry)
+        self._discard_if_gone(entry)
         return True
 
     def _hold(self, holding: Holding) -> None:

@@ -150,7 +150,7 @@ class Namespaces:
         if selector not in counts:
             counts[selector] = sum(selector.matches(each.pod.namespace, each.labels) for each in pods)
             if len(self._recent) >= _MOST_SELECTORS:
-                self._forget(self._recent.popitem(last=False)[0])
+                self._discard(self._recent.popitem(last=False)[0])
         self._recent[selector] = None
         self._recent.move_to_end(selector)
         return counts[selector]
@@ -159,7 +159,7 @@ class Namespaces:
         self._refused.discard(namespace)
         self.retriable.add(namespace)
 
-    def _forget(self, selector: PodSelector) -> None:
+    def _discard(self, selector: PodSelector) -> None:
         counts = self._counts[selector.namespace]
         del counts[selector]
         if not counts:

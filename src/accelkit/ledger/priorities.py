@@ -57,7 +57,7 @@ class KeptCosts(Generic[T]):
             costs[stale], at[stale] = measure(stale), self._table.tick
         return costs[rows]
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Discard all costs, so that all rows are measured again."""
         self._kept.clear()
 
@@ -88,7 +88,7 @@ class FragmentationCosts:
             self._epoch, self._tick = self._mix.epoch, table.tick
             cards = np.count_nonzero(columns.capacity > 0)
             self._rebuild_at = table.tick + max(_LEAST_CHANGES, int(_CHANGES_PER_CARD * cards))
-            self._kept.forget()
+            self._kept.discard()
         elif self._tick != table.tick:
             changed = table.find_changed_rows(self._tick)
             self._usability.refresh(changed, columns.take(changed))

@@ -92,7 +92,7 @@ class NodeRegistry:
             self.table.update(entry)
         return entry
 
-    def _forget_if_gone(self, entry: NodeEntry) -> None:
+    def _discard_if_gone(self, entry: NodeEntry) -> None:
         if entry.gone:
             del self._nodes[entry.name]
             self.reserved_nodes.discard(entry.name)

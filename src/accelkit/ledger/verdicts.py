@@ -77,7 +77,7 @@ class ShapeVerdict:
         # If each node has its own reason, the list is not searched at each change.
         self.most_reasons = _REASONS + 2 * len(used)
 
-    def forget_nodes(self) -> None:
+    def discard_nodes(self) -> None:
         """Discard the verdict on every node, but not the verdicts on states of cards."""
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
@@ -116,7 +116,7 @@ class ShapeVerdicts:
             self._shapes.move_to_end(key)
         tick, epoch = self._ledger.table.tick, self._ledger.table.epoch
         if verdict.epoch != epoch:
-            verdict.forget_nodes()
+            verdict.discard_nodes()
             verdict.epoch = epoch
         if verdict.tick != tick:
             verdict.drop_unused()

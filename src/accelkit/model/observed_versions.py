@@ -73,7 +73,7 @@ class ObservedVersions:
                 found[uid] = ""
         return found
 
-    def forget_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
+    def discard_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
         """Apply a complete list: forget the objects that it lacks, and return their UIDs.
 
         An object that was read in a newer version than that of the list is kept.

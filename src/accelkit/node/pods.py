@@ -185,7 +185,7 @@ class NodePods:
             return False
         listed = {pod.metadata.uid for pod in pods}
         # An unreadable pod has no UID in `listed`, but it is not missing.
-        self._take_list(pods, () if unreadable else self._versions.forget_missing(listed, version))
+        self._take_list(pods, () if unreadable else self._versions.discard_missing(listed, version))
         return True
 
     def _trim(self, pod: Pod) -> None:
@@ -193,7 +193,7 @@ class NodePods:
 
     def _replace(self, pods: Sequence[Pod]) -> None:
         listed = {pod.metadata.uid for pod in pods}
-        self._take_list(pods, self._versions.forget_missing(listed, self.reflector.version, unsure=True))
+        self._take_list(pods, self._versions.discard_missing(listed, self.reflector.version, unsure=True))
 
     def _take_list(self, pods: Iterable[Pod], missing: Iterable[str]) -> None:
         for uid in missing:

@@ -116,7 +116,7 @@ class Controller:
         nodes = self._nodes()
         with_cards = sum(each.has_cards for each in nodes)
         await self._follow_breaker({each.name for each in nodes if each.fresh}, with_cards)
-        self._forget(nodes)
+        self._discard_absent(nodes)
         under = {each.name for each in nodes if each.active} | self._begun.keys() | self._planned.keys()
         allowed, held = self._settings.count_allowed(with_cards), Counter[str]()
         for node in sorted((each for each in nodes if each.recorded or each.fresh), key=lambda each: not each.recorded):
@@ -142,7 +142,7 @@ class Controller:
             await self._store.write(self.breaker.reason)
             self._stored = True
 
-    def _forget(self, nodes: list[NodeSummary]) -> None:
+    def _discard_absent(self, nodes: list[NodeSummary]) -> None:
         now, known = self._clock(), {each.name: each for each in nodes}
         self._times.keep({each.name for each in nodes if each.recorded or each.fresh})
         self._begun = {name: at for name, at in self._begun.items() if now - at < _UNCERTAIN_SECONDS}

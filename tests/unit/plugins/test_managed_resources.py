@@ -39,6 +39,6 @@ def test_a_resource_that_is_not_recorded_is_a_warning(run_module, warnings):
 
 
 def test_the_record_is_deleted(run_module, stub):
-    asked = stub(managed_resources, "forget_managed", Management(changed=True, recorded=None, resources=()))
+    asked = stub(managed_resources, "delete_record", Management(changed=True, recorded=None, resources=()))
     assert run_module(managed_resources, {"state": "absent", "namespace": "n"}, check=True)["changed"]
     assert asked == [((), {"namespace": "n", "check": True})]

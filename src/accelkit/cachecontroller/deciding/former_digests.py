@@ -19,7 +19,7 @@ class FormerDigests:
     def __init__(self) -> None:
         self._unused: dict[str, dict[str, float]] = {}
 
-    def forget(self, key: str) -> None:
+    def discard(self, key: str) -> None:
         """Forget a deleted cache."""
         self._unused.pop(key, None)
 

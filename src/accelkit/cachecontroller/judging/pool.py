@@ -84,7 +84,7 @@ class Judging:
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
-    def forget(self, key: str) -> None:
+    def discard(self, key: str) -> None:
         """Forget a deleted cache."""
         self._known.pop(key, None)
         self._registries.pop(key, None)

@@ -54,7 +54,7 @@ class WriterCheck:
         """Forget all caches because another replica leads."""
         self._since.clear()
 
-    def forget(self, key: str) -> None:
+    def discard(self, key: str) -> None:
         """Forget a deleted cache."""
         self._since.pop(key, None)
 

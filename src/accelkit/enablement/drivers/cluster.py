@@ -121,7 +121,7 @@ def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
     }
 
 
-async def forget_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
+async def clear_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
     """Remove the driver labels and the record of upgrades from nodes; cordons stay.
 
     Args:

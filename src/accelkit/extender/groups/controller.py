@@ -91,7 +91,7 @@ class GroupController:
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
-            self._gates.forget(uid)
+            self._gates.discard(uid)
         else:
             self._batches.leave(uid, group.key)
         self._parts.changes.note(*keys)

@@ -61,7 +61,7 @@ class GateLifter:
 
         await asyncio.gather(*map(lift_one, todo))
 
-    def forget(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Remove a pod that has no gate, or was deleted."""
         self._lifted.discard(uid)
         self._refused.pop(uid, None)

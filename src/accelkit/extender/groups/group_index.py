@@ -128,7 +128,7 @@ class GroupIndex:
             # A finalizer keeps it, but the API server rejects its Binding.
             key = None
         if known is not None and known != key:
-            self._forget(uid)
+            self._discard(uid)
         if key is None:
             return known
         group = self._groups.setdefault(key, Group(key))
@@ -211,7 +211,7 @@ class GroupIndex:
         text, ref = next(iter(stated.items()))
         return _check(int(text) if text.isascii() and text.isdigit() else None, f"{SIZE_KEY} of pod {ref}")
 
-    def _forget(self, uid: str) -> None:
+    def _discard(self, uid: str) -> None:
         key = self._where.pop(uid)
         group = self._groups[key]
         group.waiting.pop(uid, None)

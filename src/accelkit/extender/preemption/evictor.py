@@ -106,7 +106,7 @@ class Evictor:
             pending = self._feed.pending[uid]
             if self._is_beyond_quota(pending):
                 # filter is called again when the namespace holds less.
-                self._refusals.forget(uid)
+                self._refusals.discard(uid)
                 self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             elif self._pace.may_try(uid):
                 self._refusals.note_turn(uid)

@@ -67,7 +67,7 @@ class Refusals:
         if len(self._by_uid) > MOST_PODS:
             self._drop_one()
 
-    def forget(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Remove a pod until it is refused again."""
         self._by_uid.pop(uid, None)
 

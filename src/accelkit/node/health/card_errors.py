@@ -68,7 +68,7 @@ class CardErrors:
             return
         repaired = [each.card.id for place, each in enumerate(cards) if is_named(each.card, place, names)]
         for card in repaired:
-            if self._monitor.forget_fault(card):
+            if self._monitor.clear_fault(card):
                 await self._record("CardMended", f"card {card} was declared repaired")
         if not repaired:
             log.warning(

@@ -84,7 +84,7 @@ class HealthMonitor:
         with self._lock:
             self._histories.setdefault(card, CardHistory(fault=Fault.parse(fault)))
 
-    def forget_fault(self, card: str) -> bool:
+    def clear_fault(self, card: str) -> bool:
         """Clear the fault of a card that was declared repaired; return whether it had one."""
         with self._lock:
             history = self._histories.get(card)

@@ -82,9 +82,9 @@ class KubeletCheckpoint:
             self._update()
         except FileNotFoundError:
             # The kubelet has not allocated any device yet.
-            self._forget()
+            self._discard()
         except (OSError, DevicePluginError, msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            self._forget()
+            self._discard()
             self._errors.report(
                 str(exc), f"cannot read /{CHECKPOINT}: {exc}; init containers count as assigned, not as allocated"
             )
@@ -93,7 +93,7 @@ class KubeletCheckpoint:
             self._readable.set(1)
         return self._devices
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         self._file_version, self._devices = None, {}
         self._readable.set(0)
 

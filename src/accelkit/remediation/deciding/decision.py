@@ -75,7 +75,7 @@ def decide(view: NodeView, settings: RemediationSettings, now: float, permits: P
     draft = _Draft(dict(record.cards), dict(record.dismissed), repaired=view.repaired)
     cards = {card.id: card for card in view.cards}
     _release_uncordoned(view, record, draft)
-    _forget_dismissed(draft, cards)
+    _drop_resolved(draft, cards)
     for name, each in sorted(draft.cards.items()):
         step = advance(CardCase(view, name, cards.get(name), each, settings, now, permits.act))
         _take(draft, name, each, step, now)
@@ -102,7 +102,7 @@ def _release_uncordoned(view: NodeView, record: NodeRecord, draft: _Draft) -> No
             draft.last.append(NodeEvent("RemediationDismissed", text, warning=False))
 
 
-def _forget_dismissed(draft: _Draft, cards: dict[str, Card]) -> None:
+def _drop_resolved(draft: _Draft, cards: dict[str, Card]) -> None:
     for name in list(draft.dismissed):
         card = cards.get(name)
         fault = None if card is None else find_fault(card)

@@ -166,7 +166,7 @@ class Switch:
             self._waiter.wait(self._host, target, None)
         for path in self._survey.list_our_files(found.record):
             self._host.remove(path)
-        self._forget(found.record)
+        self._drop_records(found.record)
         return outcome
 
     def _keep(self, record: Record, *texts: str | None) -> None:
@@ -228,7 +228,7 @@ class Switch:
             if found.safe is None or not self._launch.is_switched(found.safe):
                 for path in self._survey.list_our_files(record):
                     self._host.remove(path)
-                self._forget(record)
+                self._drop_records(record)
                 return
             for path, (status, content) in former.items():
                 if content is None or status is None:
@@ -236,7 +236,7 @@ class Switch:
                 else:
                     self._host.write(path, content, mode=status.mode, uid=status.uid, gid=status.gid)
             if found.record is None:
-                self._forget(record)
+                self._drop_records(record)
             else:
                 settled = {"written_sha256": compute_sha256(found.safe.encode()), "previous": None}
                 self._keep(msgspec.structs.replace(found.record, **settled), found.recorded)
@@ -259,7 +259,7 @@ class Switch:
             self._keep(msgspec.structs.replace(record, files=tuple(sorted(intent.plan.files))), intent.original)
         self._drop_lost_originals()
 
-    def _forget(self, record: Record | None) -> None:
+    def _drop_records(self, record: Record | None) -> None:
         """Delete record, originals and folders; the record is deleted after everything that only it names."""
         for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)

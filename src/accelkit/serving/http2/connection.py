@@ -185,7 +185,7 @@ class Http2Connection(asyncio.Protocol):
     async def _respond(self, stream: Stream) -> None:
         reply = await self._answer(stream)
         if stream.lost or self._broken or self.transport is None:
-            self._forget(stream)
+            self._discard(stream)
             return
         self._send(stream, reply)
         if reply.close:
@@ -226,15 +226,15 @@ class Http2Connection(asyncio.Protocol):
             # The answer is complete before the body has arrived, so the rest of the body is not read.
             self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._http.acknowledge_received_data(stream.drop(), stream.number)
-        self._forget(stream)
+        self._discard(stream)
 
     def _give_up(self, stream: Stream) -> None:
         stream.lose()
         self._http.reset_stream(stream.number, ErrorCodes.CANCEL)
-        self._forget(stream)
+        self._discard(stream)
         self._flush()
 
-    def _forget(self, stream: Stream) -> None:
+    def _discard(self, stream: Stream) -> None:
         stream.stop_timer()
         self._streams.pop(stream.number, None)
         self._idle_since = self._loop.time()

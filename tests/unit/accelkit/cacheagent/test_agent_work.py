@@ -126,7 +126,7 @@ async def test_what_failed_is_forgotten_with_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("x")
     await stand.work(desired(), desired(B, "team/other"))
     assert set(stand.workers.attempts) == {"team/add", "team/other"}
-    stand.workers.forget({"team/other": desired(B, "team/other")})
+    stand.workers.discard({"team/other": desired(B, "team/other")})
     assert set(stand.workers.attempts) == {"team/other"}
 
 
@@ -164,7 +164,7 @@ async def test_a_cache_that_is_fetched_over_and_over_waits_longer_each_time(stan
     assert pauses[0] == pytest.approx(30, abs=10)
     assert pauses[-1] > 4 * pauses[0]
     # Whoever makes it anew has won nothing.
-    stand.workers.forget({})
+    stand.workers.discard({})
     assert await flip(stand, 99, now) is not None
     # Other caches do not wait.
     assert stand.plan(desired(B, "team/other"), now=now, learned={B: learned(7)}).work

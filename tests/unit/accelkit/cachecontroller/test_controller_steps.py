@@ -50,7 +50,7 @@ class KnownJudgements:
     def plan(self, *_: object) -> None:
         pass
 
-    def forget(self, *_: object) -> None:
+    def discard(self, *_: object) -> None:
         pass
 
 

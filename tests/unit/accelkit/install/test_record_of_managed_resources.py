@@ -7,7 +7,7 @@ import json
 import pytest
 from fake_api.server import FakeApi
 
-from accelkit.install.managed_resources import forget_managed, record_managed
+from accelkit.install.managed_resources import delete_record, record_managed
 from accelkit.kube.paths import NODES
 from accelkit.model.inventory import Inventory, encode_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
@@ -78,7 +78,7 @@ async def test_schedulers_are_not_compared_where_none_are_named():
 async def test_check_writes_nothing():
     api = cluster()
     assert (await record(api, check=True)).changed
-    assert (await forget_managed(api, namespace=NAMESPACE, check=True)).changed is False
+    assert (await delete_record(api, namespace=NAMESPACE, check=True)).changed is False
     assert api.writes == []
 
 
@@ -106,9 +106,9 @@ async def test_resources_of_another_device_plugin_are_not_former():
 
 async def test_record_is_deleted():
     api = cluster(recorded=NATIVE)
-    assert (await forget_managed(api, namespace=NAMESPACE)).changed
+    assert (await delete_record(api, namespace=NAMESPACE)).changed
     assert RECORD not in api.objects
-    assert not (await forget_managed(api, namespace=NAMESPACE)).changed
+    assert not (await delete_record(api, namespace=NAMESPACE)).changed
 
 
 async def test_resource_of_which_only_held_devices_are_listed_is_not_offered():

@@ -51,22 +51,22 @@ def test_so_many_deleted_objects_are_remembered(versions, monkeypatch):
 def test_what_a_list_lacks_is_missing_unless_it_is_newer(versions):
     for uid, version in (("listed", "1"), ("old", "7"), ("same", "8"), ("new", "9")):
         versions.take(metadata(version, uid))
-    assert sorted(versions.forget_missing({"listed"}, "8")) == ["old", "same"]
+    assert sorted(versions.discard_missing({"listed"}, "8")) == ["old", "same"]
     assert versions.uids == {"listed", "new"}
 
 
 @pytest.mark.parametrize(("known", "listed"), [("x", "8"), ("7", ""), ("7", "x")])
 def test_where_versions_cannot_be_compared_the_caller_says_what_a_list_counts(versions, known, listed):
     versions.take(metadata(known))
-    assert versions.forget_missing((), listed) == []
-    assert versions.forget_missing((), listed, unsure=True) == ["u"]
+    assert versions.discard_missing((), listed) == []
+    assert versions.discard_missing((), listed, unsure=True) == ["u"]
 
 
 def test_a_list_that_was_made_after_a_deletion_counts_more_than_it(versions):
     versions.end(metadata("6"))
-    versions.forget_missing((), "5")
+    versions.discard_missing((), "5")
     assert not versions.take(metadata("4"))
-    versions.forget_missing((), "6")
+    versions.discard_missing((), "6")
     assert versions.take(metadata("4"))
 
 

@@ -81,7 +81,7 @@ async def test_what_was_learnt_is_kept_and_told(world):
     key = world.add("one", "q.io")
     assert await world.told() == key
     assert world.judging.find_judgement(key).digest == DIGEST
-    world.judging.forget(key)
+    world.judging.discard(key)
     assert world.judging.find_judgement(key) is None
 
 

@@ -10,7 +10,7 @@ from fake_api.server import FakeApi
 
 from accelkit.enablement.drivers.cluster import (
     COMPONENT,
-    forget_nodes,
+    clear_nodes,
     has_module_manager,
     list_recorded,
     plan_cluster,
@@ -159,7 +159,7 @@ async def test_the_kernel_is_recorded_and_forgotten_and_cordons_stay():
     assert api.objects[build_node_path("a")]["metadata"]["labels"][DRIVER_KERNEL_LABEL] == KERNEL
     recorded = list_recorded(await list_driver_nodes(api))
     assert recorded == {"a": {DRIVER_KERNEL_LABEL: KERNEL}}
-    await forget_nodes(api, recorded)
+    await clear_nodes(api, recorded)
     assert list_recorded(await list_driver_nodes(api)) == {}
     assert api.objects[build_node_path("a")]["spec"] == {"unschedulable": True}
 

@@ -44,7 +44,7 @@ async def test_what_is_refused_is_tried_ever_later_and_told_seldom(world, caplog
 async def test_a_pod_that_was_forgotten_is_tried_at_once(world):
     world.api.fail(ApiError("no", status=403), "PATCH")
     await world.lifter.lift(world.members[:1])
-    world.lifter.forget("uid-a")
+    world.lifter.discard("uid-a")
     await world.lifter.lift(world.members[:1])
     assert not world.api.objects["/api/v1/namespaces/d/pods/a"]["spec"].get("schedulingGates")
 

@@ -25,7 +25,7 @@ def take_turns(cluster, count):
     for _ in range(count):
         uid = cluster.refusals.list_due(cluster.feed.pending, cluster.ledger)[0]
         cluster.refusals.note_turn(uid)
-        cluster.refusals.forget(uid)
+        cluster.refusals.discard(uid)
         taken.append(uid.removeprefix("uid-"))
     return taken
 

@@ -211,12 +211,12 @@ def test_what_goes_wrong_beside_a_fault_is_told_with_it(host):
 
 
 def test_people_may_say_that_a_card_is_mended(host):
-    assert host.monitor.forget_fault("c") is False
+    assert host.monitor.clear_fault("c") is False
     host.report(64)
     host.look()
-    assert host.monitor.forget_fault("c") is True
+    assert host.monitor.clear_fault("c") is True
     assert host.look() == (Health.HEALTHY, "")
-    assert (host.monitor.list_faults(), host.monitor.forget_fault("other")) == ({}, False)
+    assert (host.monitor.list_faults(), host.monitor.clear_fault("other")) == ({}, False)
 
 
 def test_another_agent_goes_on_with_the_faults_of_the_one_before(host):
