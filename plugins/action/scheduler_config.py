@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
         action = ACTIONS[reach.state, check]
         connection = load_connection(options) if spec.node or reach.pod else None
         if reach.pod and check:
-            return compare_without_pod(connection, spec, wanted=reach.state != "absent")
+            return compare_without_pod(connection, spec, desired=reach.state != "absent")
         if reach.pod:
             return run_in_pod(connection, action, spec, reach.pod)
         return perform(action, spec, ShellHost(self._shell), connection)

@@ -85,7 +85,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import COMPONENT
-    from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
+    from accelkit.enablement.drivers.upgrading.replacing import DriverPods, wait_for_driver
     from accelkit.model.keys import COMPONENT_LABEL
 
 
@@ -104,13 +104,13 @@ def main():
 
 async def _wait(api, module):
     given = module.params
-    wanted = WantedPods(given["namespace"], f"{COMPONENT_LABEL}={COMPONENT}", tuple(given["images"]))
+    desired = DriverPods(given["namespace"], f"{COMPONENT_LABEL}={COMPONENT}", tuple(given["images"]))
     return await wait_for_driver(
         api,
         given["name"],
         {vendor: str(version or "") for vendor, version in given["versions"].items()},
         seconds=given["timeout"],
-        wanted=wanted,
+        desired=desired,
         began_at=given["began_at"],
         check=module.check_mode,
     )

@@ -123,7 +123,7 @@ def main():
         ),
     )
     result = {"holder": found.holder} if found.holder else {}
-    module.exit_json(changed=False, pods=found.wanted, **result)
+    module.exit_json(changed=False, pods=found.desired, **result)
 
 
 if __name__ == "__main__":

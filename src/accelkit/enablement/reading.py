@@ -14,7 +14,7 @@ from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
 from accelkit.errors import ApiError, ServiceError
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
-from accelkit.install.offers import wants_sharing
+from accelkit.install.offers import is_sharing_requested
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
@@ -62,7 +62,7 @@ async def _list_nodes(api: ApiClient, named: frozenset[str]) -> list[NodeDetails
         return Unread(str(exc))
     if named:
         return [node for node in listed if node.metadata.name in named]
-    chosen = [node for node in listed if wants_sharing(node)]
+    chosen = [node for node in listed if is_sharing_requested(node)]
     if not any(read_share_label(node) == SHARED for node in chosen):
         raise ServiceError("no node is labelled accelkit.io/share=true", next_step="run site.yml, or name nodes")
     return chosen

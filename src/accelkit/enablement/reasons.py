@@ -63,7 +63,7 @@ class StageReason(StrEnum):
     LABELS_UNREADABLE = "LabelsUnreadable"
 
 
-_ASK_AGAIN: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
+_CHECK_API_SERVER: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
 _CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY"
 
 # The placeholders are {node} and {namespace}.
@@ -72,7 +72,7 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.NEED_NOT_PASSED: "Read the result of the named stage",
         StageReason.STATE_CHANGED: _CHECK_AGAIN,
         StageReason.NOT_INSTALLED: "No action is needed; to install it, read docs/how-to/installation.md",
-        StageReason.NODES_UNREAD: _ASK_AGAIN,
+        StageReason.NODES_UNREAD: _CHECK_API_SERVER,
         StageReason.NODE_MISSING: "Compare the name with `kubectl get nodes`",
         StageReason.NODE_NOT_READY: "Check its kubelet: kubectl describe node {node}",
         StageReason.NOT_SHARED: "To share its cards, run site.yml",
@@ -92,7 +92,7 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         "docs/reference/health.md",
         StageReason.RUNTIME_WITHOUT_CDI: "Upgrade the container runtime, or remove the specification from /etc/cdi and "
         "/var/run/cdi",
-        StageReason.PODS_UNREAD: _ASK_AGAIN,
+        StageReason.PODS_UNREAD: _CHECK_API_SERVER,
         StageReason.AGENT_MISSING: "Find out why no pod is created: kubectl -n {namespace} describe daemonset -l "
         "app.kubernetes.io/component=node-agent",
         StageReason.AGENT_CRASHES: "Read its last log: kubectl -n {namespace} logs --previous, with the pod's name",
@@ -105,7 +105,7 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.NEVER_CHECKED: _CHECK_AGAIN,
         StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection that is in use, "
         "which rewrites the annotation accelkit.io/stages: ansible-playbook playbooks/verify.yml -i INVENTORY",
-        StageReason.CACHES_UNREAD: _ASK_AGAIN,
+        StageReason.CACHES_UNREAD: _CHECK_API_SERVER,
         StageReason.CACHE_AGENT_NOT_READY: "Read its log: kubectl -n {namespace} logs, with the pod's name",
         StageReason.CACHE_NOT_READY: "Read its conditions: kubectl describe clustergkmcache, with the cache's name",
         StageReason.MONITORING_UNREAD: "Let the user list podmonitors.monitoring.coreos.com and configmaps there",

@@ -91,13 +91,13 @@ class EndpointWriter:
             log.info("Service %s routes requests to %s", at.service, at.address)
             return
         present = msgspec.json.decode(answer)
-        wanted = build(present["metadata"])
-        if fixed and present[fixed] != wanted[fixed]:
+        desired = build(present["metadata"])
+        if fixed and present[fixed] != desired[fixed]:
             # The field is immutable; the next round creates the object again.
             await self._api.delete(path)
             return
-        if any(present.get(key) != wanted[key] for key in ("endpoints", "ports", "subsets") if key in wanted):
-            await self._api.put(path, wanted)
+        if any(present.get(key) != desired[key] for key in ("endpoints", "ports", "subsets") if key in desired):
+            await self._api.put(path, desired)
             log.info("Service %s routes requests to %s", at.service, at.address)
 
     def _target(self) -> dict[str, object]:

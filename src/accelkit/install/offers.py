@@ -57,7 +57,7 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
     return [f"{name}: {allocatable[name]}" for name in offered if is_plugin_resource(name)]
 
 
-def wants_sharing(node: Node) -> bool:
+def is_sharing_requested(node: Node) -> bool:
     """Return whether a node's cards are shared if no nodes are named."""
     label = read_share_label(node)
     return label != "false" and (label is not None or has_cards(node))

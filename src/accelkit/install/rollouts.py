@@ -79,7 +79,7 @@ class Rollout(msgspec.Struct, frozen=True):
     was requested.
     """
 
-    wanted: int
+    desired: int
     done: int
     observed: bool
     holder: str = ""
@@ -87,7 +87,7 @@ class Rollout(msgspec.Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """Whether the rollout is complete."""
-        return self.observed and self.done == self.wanted
+        return self.observed and self.done == self.desired
 
 
 async def wait_for_rollout(
@@ -157,4 +157,4 @@ async def _describe(api: ApiClient, found: Rollout, of: str, namespace: str, nam
     pods = await _list_pods(api, namespace, name)
     waiting = sorted(pod.spec.node_name or f"{pod.metadata.name} (no node yet)" for pod in pods if not pod.ready)
     where = f": {list_some(waiting)}" if waiting else ""
-    return f"{found.wanted - found.done} of {found.wanted} pods of {of}{where}"
+    return f"{found.desired - found.done} of {found.desired} pods of {of}{where}"

@@ -132,8 +132,8 @@ class Namespaces:
             request: the request of the pod.
             pods: all pods that hold cards; they are read if the selector is new.
         """
-        wanted = {each.beside for each in request.containers if each.beside is not None}
-        first = {each for each in wanted if not self._find_count(each, pods) and each.own}
+        requested = {each.beside for each in request.containers if each.beside is not None}
+        first = {each for each in requested if not self._find_count(each, pods) and each.own}
         if not first:
             return request
         return PodRequest(

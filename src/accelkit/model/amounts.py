@@ -36,22 +36,24 @@ def take_off(capacity: Amounts, used: Amounts) -> Amounts:
     return tuple((name, amount - held.get(name, 0)) for name, amount in capacity)
 
 
-def take_up_to(pool: Amounts, wanted: Amounts) -> Amounts:
+def take_up_to(pool: Amounts, requested: Amounts) -> Amounts:
     """Return the part of the wanted amounts that a pool has."""
     available = dict(pool)
-    return build_amounts({name: least for name, amount in wanted if (least := min(amount, available.get(name, 0))) > 0})
+    return build_amounts(
+        {name: least for name, amount in requested if (least := min(amount, available.get(name, 0))) > 0}
+    )
 
 
-def find_lack(free: Amounts, wanted: Amounts, unlimited: str = "") -> str:
+def find_lack(free: Amounts, requested: Amounts, unlimited: str = "") -> str:
     """Return the first resource of which less is free than is wanted, or an empty string.
 
     Args:
         free: the amounts that a card has left.
-        wanted: the requested amounts. A request of 0 needs a card that has the resource at all.
+        requested: the requested amounts. A request of 0 needs a card that has the resource at all.
         unlimited: a resource that is unlimited on cards that do not state an amount of it.
     """
     left = dict(free)
-    for name, amount in wanted:
+    for name, amount in requested:
         if (name not in left and name != unlimited) or left.get(name, amount) < amount:
             return name
     return ""

@@ -68,8 +68,8 @@ class DeviceIds:
         """Count IDs by card."""
         return Counter(map(self.find_card, device_ids))
 
-    def pick(self, available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -> list[str]:
-        """Choose IDs so that each card contributes the number in `wanted`, with the IDs already taken first.
+    def pick(self, available: Sequence[str], taken: Sequence[str], requested: Counter[str]) -> list[str]:
+        """Choose IDs so that each card contributes the number in `requested`, with the IDs already taken first.
 
         Return fewer IDs if a card has not enough available ones, because the kubelet decides what is available.
 
@@ -77,14 +77,14 @@ class DeviceIds:
             DevicePluginError: the IDs already taken are of other cards, or more than wanted.
         """
         chosen, counts = list(taken), self.count_by_card(taken)
-        if counts - wanted:
+        if counts - requested:
             raise DevicePluginError("the devices that must be included are of other cards than the assigned ones")
-        free: dict[str, list[str]] = {card: [] for card in wanted - counts}
+        free: dict[str, list[str]] = {card: [] for card in requested - counts}
         for device_id in set(available) - set(taken):
             if (card := self.find_card(device_id)) in free:
                 free[card].append(device_id)
         for card, device_ids in sorted(free.items()):
-            chosen += sorted(device_ids, key=_read_number)[: wanted[card] - counts[card]]
+            chosen += sorted(device_ids, key=_read_number)[: requested[card] - counts[card]]
         return chosen
 
 

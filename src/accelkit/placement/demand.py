@@ -41,14 +41,14 @@ def list_demands(containers: tuple[ContainerRequest, ...]) -> list[tuple[Demand,
 
 
 def _sum_up(containers: Iterable[ContainerRequest], resource: str) -> Demand:
-    wanted = [
+    requested = [
         (amount, container.cards)
         for container in containers
         if container.kind is not Kind.INIT and not container.whole and (amount := getattr(container, resource)) > 0
     ]
     levels = []
-    amounts = sorted({amount for amount, _ in wanted}, reverse=True)
+    amounts = sorted({amount for amount, _ in requested}, reverse=True)
     for level in amounts[:: 1 + len(amounts) // _MAX_LEVELS]:
-        cards = [count for amount, count in wanted if amount >= level]
+        cards = [count for amount, count in requested if amount >= level]
         levels.append((level, len(cards), sum(cards)))
-    return Demand(tuple(levels), sum(amount * count for amount, count in wanted))
+    return Demand(tuple(levels), sum(amount * count for amount, count in requested))

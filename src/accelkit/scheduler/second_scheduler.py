@@ -25,9 +25,9 @@ def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: st
     Raises:
         ConfigurationError: the extender or the version is missing, or the version is not supported.
     """
-    wanted = build_desired_settings(spec)
-    api_version = choose_written_format(parse_minor(wanted.kubernetes_version))
-    extender = wanted.extender
+    desired = build_desired_settings(spec)
+    api_version = choose_written_format(parse_minor(desired.kubernetes_version))
+    extender = desired.extender
     if extender.enable_https:
         files = {key: f"{credentials}/{file}" for key, file in _CREDENTIALS.items()}
         extender = dataclasses.replace(extender, tls_config={**(extender.tls_config or {}), **files})

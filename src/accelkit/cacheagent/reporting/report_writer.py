@@ -63,14 +63,14 @@ class ReportWriter:
     ) -> None:
         self._api, self._node, self._known = api, node, known
         self._on_failure = on_failure
-        self._wanted: Mapping[str, NodeStatus] | None = None
+        self._desired: Mapping[str, NodeStatus] | None = None
         self._node_uid = ""
         self._wake = asyncio.Event()
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
-    def offer(self, wanted: Mapping[str, NodeStatus], node_uid: str) -> None:
+    def offer(self, desired: Mapping[str, NodeStatus], node_uid: str) -> None:
         """Set the desired reports by namespace; reports of other namespaces are deleted."""
-        self._wanted, self._node_uid = wanted, node_uid
+        self._desired, self._node_uid = desired, node_uid
         self._wake.set()
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class ReportWriter:
             await asyncio.sleep(max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, _REST * took)))
             self._wake.clear()
             began = time.monotonic()
-            namespaces = sorted({*(self._wanted or {}), *self._known})
+            namespaces = sorted({*(self._desired or {}), *self._known})
             failing = {namespace: each for namespace, each in failing.items() if namespace in namespaces}
             for namespace in namespaces:
                 former = failing.get(namespace, _Failing())
@@ -110,15 +110,15 @@ class ReportWriter:
         return True
 
     async def _write(self, namespace: str) -> None:
-        wanted, known = (self._wanted or {}).get(namespace), self._known.get(namespace)
+        desired, known = (self._desired or {}).get(namespace), self._known.get(namespace)
         collection = _find_collection(namespace)
         path = build_object_path(collection, self._node)
-        if wanted is None:
+        if desired is None:
             if known is not None:
                 await delete_if_present(self._api, path)
                 self._known.pop(namespace, None)
             return
-        bounded = bound_report(wanted)
+        bounded = bound_report(desired)
         if bounded.left_out:
             self._bounds.report(
                 namespace, f"{bounded.left_out} caches {_describe_place(namespace)} do not fit into a report"

@@ -11,12 +11,12 @@ from accelkit.gkm.conditions import merge_conditions
 from accelkit.gkm.objects import NodeCacheStatus, NodeStatus
 
 
-def build_status_patch(known: NodeStatus | None, wanted: NodeStatus, now: str) -> dict[str, Any] | None:
+def build_status_patch(known: NodeStatus | None, desired: NodeStatus, now: str) -> dict[str, Any] | None:
     """Return a merge patch of the status; None if nothing changed.
 
     Args:
         known: the report on the API server; None if there is none.
-        wanted: the desired report without timestamps.
+        desired: the desired report without timestamps.
         now: RFC 3339.
     """
     before = known or NodeStatus()
@@ -24,9 +24,9 @@ def build_status_patch(known: NodeStatus | None, wanted: NodeStatus, now: str) -
         name: {
             digest: _date(before.caches.get(name, {}).get(digest), entry, now) for digest, entry in by_digest.items()
         }
-        for name, by_digest in wanted.caches.items()
+        for name, by_digest in desired.caches.items()
     }
-    dated = msgspec.structs.replace(wanted, caches=caches, last_updated=before.last_updated)
+    dated = msgspec.structs.replace(desired, caches=caches, last_updated=before.last_updated)
     if known is not None and dated == known:
         return None
     dated.last_updated = now

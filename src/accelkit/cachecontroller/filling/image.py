@@ -156,16 +156,16 @@ class ImageDelivery:
         copies = list_copies(target, self._settings, name, observed.metadata.uid)
         if (refusal := work.copy_secrets(copies, cluster)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
-        ready, wanted = (_count(observed, each) for each in ("numberReady", "desiredNumberScheduled"))
-        if ready < wanted:
+        ready, scheduled = (_count(observed, each) for each in ("numberReady", "desiredNumberScheduled"))
+        if ready < scheduled:
             work.wakes.append(_POLL_SECONDS)
         if ignoring := self._find_ignoring(target, cluster):
             text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
         if not ready:
-            text = f"none of {wanted} nodes has pulled the image yet" if wanted else "no node may pull the image"
+            text = f"none of {scheduled} nodes has pulled the image yet" if scheduled else "no node may pull the image"
             return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
-        return state(ConditionType.READY, Reason.READY, f"{ready} of {wanted} nodes have the image", holds=True)
+        return state(ConditionType.READY, Reason.READY, f"{ready} of {scheduled} nodes have the image", holds=True)
 
     def _request(self, target: Target, name: ObjectName, cluster: ClusterView, work: Work) -> Condition:
         """Create the DaemonSet that pulls the image, unless its namespace has reached the limit."""

@@ -130,22 +130,22 @@ def _build_security_context(volume: str, pod: Object) -> Object:
 def _build_resources(containers: Sequence[Object]) -> Object:
     """Return amounts that change neither the pod's QoS class nor its effective requests."""
     resources: dict[str, Object] = {"requests": {}, "limits": {}}
-    for resource, wanted in (("cpu", _CPU), ("memory", _MEMORY)):
+    for resource, least in (("cpu", _CPU), ("memory", _MEMORY)):
         limits = [((each.get("resources") or {}).get("limits") or {}).get(resource) for each in containers]
         if containers and all(limit is not None for limit in limits):
             # A pod of the QoS class Guaranteed has limits everywhere, and a quota may require them.
-            amount = _choose_least(wanted, limits)
+            amount = _choose_least(least, limits)
             resources["limits"][resource] = resources["requests"][resource] = amount
         else:
             resources["requests"][resource] = "10m" if resource == "cpu" else "64Mi"
     return {name: amounts for name, amounts in resources.items() if amounts}
 
 
-def _choose_least(wanted: str, limits: Iterable[Any]) -> Any:
+def _choose_least(least: str, limits: Iterable[Any]) -> Any:
     """Return the desired amount, or the largest limit of the pod if that is less."""
     try:
         largest = max(limits, key=parse_milli)
-        return wanted if parse_milli(wanted) <= parse_milli(largest) else largest
+        return least if parse_milli(least) <= parse_milli(largest) else largest
     except QuantityError:
         # The API server rejects it with a better message.
-        return wanted
+        return least

@@ -112,13 +112,13 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
     for name, value in sorted(variables.items()):
         # Habana's value contains settings after the folder.
         folder, comma, rest = value.partition(",")
-        wanted = move(folder, claim.mount_path, root) + comma + rest
+        desired = move(folder, claim.mount_path, root) + comma + rest
         if name not in present:
-            container["env"] = [*(container.get("env") or []), {"name": name, "value": wanted}]
-        elif present[name].get("value") != wanted:
+            container["env"] = [*(container.get("env") or []), {"name": name, "value": desired}]
+        elif present[name].get("value") != desired:
             actual = shorten(str(present[name].get("value", "a value that is read at its start")), 100)
             warnings.append(
                 f"container {container.get('name')} sets {name} to {actual}; kernel cache {claim.cache.metadata.name} "
-                f"is found only if that is {wanted}"
+                f"is found only if that is {desired}"
             )
     return warnings

@@ -33,7 +33,7 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
 
 
 def leave_out(
-    nodes: Iterable[DriverNode], foreign: ForeignDrivers, wanted: Collection[str]
+    nodes: Iterable[DriverNode], foreign: ForeignDrivers, vendors: Collection[str]
 ) -> tuple[list[DriverNode], list[Problem]]:
     """Return the nodes with the vendors whose drivers accelkit installs, and the problem for each other driver.
 
@@ -42,7 +42,7 @@ def leave_out(
     Args:
         nodes: the nodes of the cluster.
         foreign: drivers that other systems load.
-        wanted: vendors whose drivers accelkit installs.
+        vendors: vendors whose drivers accelkit installs.
     """
     kept: list[DriverNode] = []
     left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -51,7 +51,7 @@ def leave_out(
         for vendor in node.vendors:
             by = foreign.get(node.name, {})
             title = by.get(vendor) or by.get(ANY_VENDOR)
-            if title is None or vendor not in wanted or f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}" in node.labels:
+            if title is None or vendor not in vendors or f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}" in node.labels:
                 own.append(vendor)
             else:
                 left[title, vendor].append(node.name)

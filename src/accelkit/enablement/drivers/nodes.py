@@ -127,9 +127,9 @@ def convert_node(node: WrittenNode, profiles: Mapping[str, Profile]) -> DriverNo
     )
 
 
-def select_nodes(nodes: Iterable[DriverNode], wanted: Mapping[str, str]) -> list[DriverNode]:
+def select_nodes(nodes: Iterable[DriverNode], selector: Mapping[str, str]) -> list[DriverNode]:
     """Return the nodes that have all these labels."""
-    return [node for node in nodes if all(node.labels.get(key) == value for key, value in wanted.items())]
+    return [node for node in nodes if all(node.labels.get(key) == value for key, value in selector.items())]
 
 
 def _read_cards(text: str | None) -> tuple[Card, ...] | None:

@@ -11,7 +11,7 @@ from accelkit.extender.groups.group_index import Group, Member
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
 from accelkit.extender.groups.pacing import Patience
-from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, UnplacedPod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
@@ -68,7 +68,7 @@ class GroupState:
     settled: int
     held: int
     kept: int
-    lacking: tuple[Wanted, ...]
+    lacking: tuple[UnplacedPod, ...]
     liftable: tuple[Member, ...]
     refusal: tuple[PodRef, RequestError] | None
 
@@ -153,7 +153,7 @@ class Batches:
     def _judge(self, group: Group) -> GroupState:
         batch, kept = self._batches.get(group.key), 0
         held = sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
-        settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
+        settled, lacking, liftable, refusal = len(group.done), list[UnplacedPod](), list[Member](), None
         there = settled
         for uid, member in group.waiting.items():
             if member.kept:
@@ -171,7 +171,7 @@ class Batches:
             if pending is not None and pending.request is not None and lacks:
                 labels = pending.pod.labels
                 lacking.append(
-                    Wanted(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)
+                    UnplacedPod(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)
                 )
                 continue
             settled += 1

@@ -32,7 +32,7 @@ _RULE_STEPS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UnplacedPod:
     """A pod that is to be placed.
 
     Attributes:
@@ -90,25 +90,25 @@ class GroupReserver:
         self._scores = NodeScores(ledger, mix)
 
     def reserve(
-        self, wanted: Sequence[Wanted], least: int, taken: dict[str, HostAmounts] | None = None
+        self, pods: Sequence[UnplacedPod], least: int, taken: dict[str, HostAmounts] | None = None
     ) -> list[PodRef] | Shortage:
         """Reserve cards for all pods that fit; reserve nothing if these are fewer than `least`.
 
         Args:
-            wanted: pods that hold nothing; those with a fixed node must be among those that fit.
+            pods: pods that hold nothing; those with a fixed node must be among those that fit.
             least: the least number of pods that must fit.
             taken: amounts of hosts that other unbound pods will use, by node.
         """
         turn = _Turn(dict(taken or {}), Budget(_STEPS))
         placed: list[PodRef] = []
-        missing: list[Wanted] = []
+        missing: list[UnplacedPod] = []
         with self._ledger.lock():
-            for each in sorted(wanted, key=lambda one: (bool(one.node), one.weight), reverse=True):
+            for each in sorted(pods, key=lambda one: (bool(one.node), one.weight), reverse=True):
                 if self._place(each, turn):
                     placed.append(each.ref)
                     continue
                 missing.append(each)
-                if each.node or len(wanted) - len(missing) < least:
+                if each.node or len(pods) - len(missing) < least:
                     break
             else:
                 return placed
@@ -131,37 +131,37 @@ class GroupReserver:
                 return False
         return True
 
-    def _place(self, wanted: Wanted, turn: _Turn) -> bool:
-        request = wanted.request
+    def _place(self, pod: UnplacedPod, turn: _Turn) -> bool:
+        request = pod.request
         policy = find_policy(request, self._policy)
-        if wanted.node:
-            return self._reserve(wanted, wanted.node, policy, turn)
-        if self._ledger.judge_quota(wanted.ref.namespace, request) is not None:
+        if pod.node:
+            return self._reserve(pod, pod.node, policy, turn)
+        if self._ledger.judge_quota(pod.ref.namespace, request) is not None:
             # The quota refuses the pod on every node.
             return False
-        key = request, policy, wanted.rules
+        key = request, policy, pod.rules
         shortlist = turn.shortlists.get(key)
         if shortlist is None or shortlist.used >= _RANKED_FOR:
-            shortlist = turn.shortlists[key] = _Shortlist(self._rank(wanted, policy, turn, _SHORTLIST))
+            shortlist = turn.shortlists[key] = _Shortlist(self._rank(pod, policy, turn, _SHORTLIST))
         shortlist.used += 1
         for names in (shortlist.names, None):
             # If no node of the shortlist has room, all are tried.
-            found = self._rank(wanted, policy, turn, 0 if names is None else _SHORTLIST, names)
-            if any(self._reserve(wanted, name, policy, turn) for name in found):
+            found = self._rank(pod, policy, turn, 0 if names is None else _SHORTLIST, names)
+            if any(self._reserve(pod, name, policy, turn) for name in found):
                 if names is None:
                     del turn.shortlists[key]
                 return True
         return False
 
     def _rank(
-        self, wanted: Wanted, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
+        self, pod: UnplacedPod, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
     ) -> list[str]:
         """Return the nodes that fit, of these or of all, the best first; at most `most`, or all for 0."""
-        verdict = self._verdicts.judge(wanted.request, policy)
+        verdict = self._verdicts.judge(pod.request, policy)
         if names is None:
-            if wanted.rules not in turn.allowed:
-                turn.allowed[wanted.rules] = self._list_allowed(wanted.rules, turn.rules_budget)
-            if not (allowed := turn.allowed[wanted.rules]):
+            if pod.rules not in turn.allowed:
+                turn.allowed[pod.rules] = self._list_allowed(pod.rules, turn.rules_budget)
+            if not (allowed := turn.allowed[pod.rules]):
                 return []
             self._judge(verdict, turn.budget)
             fitting = list(verdict.fits & allowed)
@@ -170,23 +170,23 @@ class GroupReserver:
             fitting = [name for name in names if name in verdict.fits]
         if not fitting:
             return []
-        return self._scores.choose(fitting, most or len(fitting), wanted.request, policy, wanted.task)
+        return self._scores.choose(fitting, most or len(fitting), pod.request, policy, pod.task)
 
     def _judge(self, verdict: ShapeVerdict, budget: Budget, names: Sequence[str] | None = None) -> None:
         if verdict.stale:
             for _ in self._verdicts.judge_stale(verdict, list(verdict.stale) if names is None else names, budget):
                 pass
 
-    def _reserve(self, wanted: Wanted, node: str, policy: AnyPolicy, turn: _Turn) -> bool:
+    def _reserve(self, pod: UnplacedPod, node: str, policy: AnyPolicy, turn: _Turn) -> bool:
         row = self._ledger.find_row(node)
         taken = turn.taken.get(node, NOTHING)
-        if row < 0 or (not wanted.node and not self._has_room(row, taken + wanted.host)):
+        if row < 0 or (not pod.node and not self._has_room(row, taken + pod.host)):
             return False
         try:
-            reserve(self._ledger, wanted.ref, node, wanted.request, policy, labels=wanted.labels)
+            reserve(self._ledger, pod.ref, node, pod.request, policy, labels=pod.labels)
         except MisfitError:
             return False
-        turn.taken[node] = taken + wanted.host
+        turn.taken[node] = taken + pod.host
         return True
 
     def _has_room(self, row: int, amounts: HostAmounts) -> bool:

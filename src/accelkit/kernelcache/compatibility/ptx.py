@@ -57,7 +57,7 @@ def find_driver_cuda(driver_version: str | None) -> Version | None:
     return fitting[-1] if fitting else None
 
 
-def is_newer_than_known(driver_version: str | None) -> bool:
+def is_newer_than_table(driver_version: str | None) -> bool:
     """Return whether a driver is of a newer branch than the last row, so that it may support newer CUDA versions."""
     driver = parse_version(driver_version)
     return driver is not None and driver[0] > _HISTORY[-1][2]

@@ -17,7 +17,7 @@ from accelkit.kernelcache.compatibility.ptx import (
     Version,
     can_load_ptx,
     find_driver_cuda,
-    is_newer_than_known,
+    is_newer_than_table,
     parse_version,
 )
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason, ReasonCode
@@ -203,7 +203,7 @@ def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
             ReasonCode.DRIVER_UNKNOWN, "it needs a minimum driver version, and the card's driver is unknown"
         )
         return
-    at_least = gpu.cuda_version is None and is_newer_than_known(gpu.driver_version)
+    at_least = gpu.cuda_version is None and is_newer_than_table(gpu.driver_version)
     for reason in (*_compare_toolkit(target.cuda_version, driver), *_compare_ptx(target.ptx_version, driver)):
         if reason.hard and at_least:
             known = _format_version(driver)

@@ -88,8 +88,8 @@ def rank_pending_allocations(
         in_flight: the devices of answers that the kubelet does not report yet.
         answered: the containers that hold devices, or that probably got an answer.
     """
-    wanted = [_key(devices) for _, devices in waits if devices.total() == size]
-    pool = Counter(wanted)
+    requested = [_key(devices) for _, devices in waits if devices.total() == size]
+    pool = Counter(requested)
     swaps = [(_key(was), _key(now)) for was, now in moved if sum(was.values()) == size]
     pool.update(was for was, _ in swaps)
     for was, now in swaps:
@@ -98,7 +98,7 @@ def rank_pending_allocations(
     for devices in in_flight:
         if sum(devices.values()) == size:
             taken = _key(devices)
-            left = taken if pool[taken] > 0 else next((cards for cards in reversed(wanted) if pool[cards] > 0), None)
+            left = taken if pool[taken] > 0 else next((cards for cards in reversed(requested) if pool[cards] > 0), None)
             if left is not None:
                 pool[left] -= 1
     order: list[_Cards | None] = []

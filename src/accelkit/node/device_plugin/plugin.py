@@ -210,10 +210,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         started = time.perf_counter()
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
-        for wanted in request.container_requests:
-            if not self._allocations.expects(self._list_assigned(), observed.held, wanted.allocation_size):
+        for requested in request.container_requests:
+            if not self._allocations.expects(self._list_assigned(), observed.held, requested.allocation_size):
                 await self._pods.refresh()
-            chosen = self._prefer(wanted, observed)
+            chosen = self._prefer(requested, observed)
             key = self._allocations.find_container(self._list_assigned(), observed.held, chosen)
             if key is not None:
                 self._note("offered", key, chosen, started)
@@ -266,13 +266,13 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         response.envs.update(self._fill_dialect_environment(ids, key))
         return response
 
-    def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
+    def _prefer(self, requested: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
         return self._allocations.prefer(
             *(self._list_assigned(), observed.held),
-            available=wanted.available_deviceIDs,
-            taken=wanted.must_include_deviceIDs,
-            size=wanted.allocation_size,
-            avoid={*observed.others, *observed.dialects.whole, *self._list_full(wanted.allocation_size, observed)},
+            available=requested.available_deviceIDs,
+            taken=requested.must_include_deviceIDs,
+            size=requested.allocation_size,
+            avoid={*observed.others, *observed.dialects.whole, *self._list_full(requested.allocation_size, observed)},
             node=self._pods.node_cards,
         )
 

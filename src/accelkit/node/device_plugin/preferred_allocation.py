@@ -137,9 +137,9 @@ class PreferredAllocation:
         """
         if size < len(taken):
             return []
-        for wanted in self._rank_pending(pods, held, size):
+        for requested in self._rank_pending(pods, held, size):
             try:
-                chosen = self.ids.pick(available, taken, wanted)
+                chosen = self.ids.pick(available, taken, requested)
             except DevicePluginError:
                 continue
             if len(chosen) == size:

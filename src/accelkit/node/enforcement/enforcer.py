@@ -67,15 +67,15 @@ class Enforcer:
         self._done, self._done_at = state, self._clock()
 
     def _enforce(self, pods: Sequence[NodePod], cards: Mapping[str, FoundCard]) -> Mapping[PodName, str]:
-        wanted = {_name(pod): list(self._list_limits(pod, cards)) for pod in pods} if self._cgroup_limits else {}
-        held = self._limit_memory(wanted)
+        desired = {_name(pod): list(self._list_limits(pod, cards)) for pod in pods} if self._cgroup_limits else {}
+        held = self._limit_memory(desired)
         enforced: dict[PodName, str] = {}
         for pod in {each.cgroup_uid: each for each in pods}.values():
             granted = sum_granted(pod)
             own = [cards[card] for card in granted if card in cards]
             if not own or len(own) != len(granted):
                 continue
-            limits = wanted.get(_name(pod))
+            limits = desired.get(_name(pod))
             if limits and held.issuperset(limits):
                 enforced[_name(pod)] = "nvml"
             elif all(card.card.enforcement == "mps" for card in own):
@@ -113,8 +113,8 @@ class Enforcer:
             # The container has ended in the meantime.
             return None
 
-    def _limit_memory(self, wanted: Limits) -> frozenset[MemoryLimit]:
-        limits = [limit for each in wanted.values() for limit in each]
+    def _limit_memory(self, desired: Limits) -> frozenset[MemoryLimit]:
+        limits = [limit for each in desired.values() for limit in each]
         if not limits:
             return frozenset()
         result = self._try(limits)

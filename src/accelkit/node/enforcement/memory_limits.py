@@ -95,8 +95,8 @@ def _set(nvml: Any, handle: Any, limit: MemoryLimit) -> bool:
         return False
     hard = max(1, limit.amount // _MIB) * _MIB
     if _read(nvml, handle, limit.cgroup) != (0, hard):
-        wanted = nvml.c_nvmlSetMemoryLimits_v1_t(str(limit.cgroup).encode(), 0, hard)
-        nvml.nvmlDeviceSetMemoryLimits_v1(handle, wanted)
+        desired = nvml.c_nvmlSetMemoryLimits_v1_t(str(limit.cgroup).encode(), 0, hard)
+        nvml.nvmlDeviceSetMemoryLimits_v1(handle, desired)
     soft, kept = _read(nvml, handle, limit.cgroup)
     return soft == 0 and 0 < kept <= hard
 

@@ -81,30 +81,30 @@ class NodeLabels:
         if self._read_at is not None and self._clock() - self._read_at < _INTERVAL_SECONDS:
             return
         self._read_at = self._clock()
-        wanted = await asyncio.to_thread(self._build_labels, cards)
+        desired = await asyncio.to_thread(self._build_labels, cards)
         try:
-            await self._write(wanted)
+            await self._write(desired)
         except ApiError as exc:
             self._errors.report(str(exc), f"cannot write the labels of this node: {exc}")
         else:
             self._errors.clear()
 
     def _build_labels(self, cards: Sequence[Card]) -> dict[str, str]:
-        wanted: dict[str, str] = {}
+        desired: dict[str, str] = {}
         for source, debounced in zip(self._sources, self._debounced, strict=True):
-            wanted |= debounced.update(source())
-        return {**wanted, **self._cards.update(build_card_labels(cards, load_usable_profiles().profiles))}
+            desired |= debounced.update(source())
+        return {**desired, **self._cards.update(build_card_labels(cards, load_usable_profiles().profiles))}
 
-    async def _write(self, wanted: Mapping[str, str]) -> None:
+    async def _write(self, desired: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(build_node_path(self._name)))
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
         # Vendors' keys are written directly, because NFD's master uses either of two objects that contain a label.
-        wanted_by_nfd, wanted_directly = _split(wanted, through_nfd=through_nfd)
+        desired_by_nfd, desired_directly = _split(desired, through_nfd=through_nfd)
         recorded_by_nfd, recorded_directly = _split(recorded, through_nfd=through_nfd)
-        features = plan(wanted_by_nfd, present, recorded_by_nfd, by_others=False)
-        changes = plan(wanted_directly, present, recorded_directly)
+        features = plan(desired_by_nfd, present, recorded_by_nfd, by_others=False)
+        changes = plan(desired_directly, present, recorded_directly)
         if changes.lost:
             log.warning(
                 "another client changed labels, which accelkit does not manage any more: %s",

@@ -27,14 +27,14 @@ class Changes:
 
 
 def plan(
-    wanted: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
+    desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> Changes:
     """Return the changes from the present to the wanted labels, without changes to labels of other clients.
 
     A present key that accelkit did not write belongs to another client. So does a recorded key whose value has changed.
 
     Args:
-        wanted: the labels that the node should have.
+        desired: the labels that the node should have.
         present: the labels that the node has.
         recorded: the labels that accelkit wrote.
         by_others: whether a value that differs from the recorded one was written by another client. If another service
@@ -43,7 +43,7 @@ def plan(
     changed = {key for key, value in recorded.items() if key in present and present[key] != value}
     lost = frozenset(changed if by_others else ())
     own = {key: value for key, value in recorded.items() if key not in lost}
-    record = {key: value for key, value in wanted.items() if key in own or key not in present}
+    record = {key: value for key, value in desired.items() if key in own or key not in present}
     return Changes(
         write={key: value for key, value in record.items() if present.get(key) != value},
         delete=frozenset(key for key in own if key not in record and key in present),

@@ -68,9 +68,9 @@ class CommandLine:
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
         """Return it with the options `names` of another command line, each after its predecessor there."""
         options = list(self.options)
-        wanted = frozenset(names)
+        selected = frozenset(names)
         for index, option in enumerate(other.options):
-            if option.name not in wanted:
+            if option.name not in selected:
                 continue
             before = other.options[:index]
             place = max((i + 1 for i, each in enumerate(options) if each in before), default=0)

@@ -29,14 +29,14 @@ class ConfigFile:
     path: str
     url_prefix: str | None = None
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:  # noqa: ARG002
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:  # noqa: ARG002
         """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
         if current is None:
             raise ConfigurationError(
                 f"{self.path} does not exist", next_step="set the path of kube-scheduler's option --config"
             )
-        check_readable(read_api_version(current), parse_minor(wanted.kubernetes_version))
-        extender, files = add_credentials(wanted, owner=None)
+        check_readable(read_api_version(current), parse_minor(desired.kubernetes_version))
+        extender, files = add_credentials(desired, owner=None)
         # Updated in place, because a removal and a new insertion would move it after other entries.
         text = add_extender(current, extender)
         return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())

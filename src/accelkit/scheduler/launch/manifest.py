@@ -22,7 +22,7 @@ class StaticPod:
 
     path: str = MANIFEST
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if current is None:
             raise ConfigurationError(
@@ -39,12 +39,12 @@ class StaticPod:
             return content.decode()
 
         options = pod.list_options()
-        ours = make_replacement(options, wanted, open_file=open_file, read=read, owner=pod.run_as_user)
-        problems = check_name_resolution(pod, options, wanted, read)
+        ours = make_replacement(options, desired, open_file=open_file, read=read, owner=pod.run_as_user)
+        problems = check_name_resolution(pod, options, desired, read)
         _switch(pod, ours)
-        pod.add_volume(wanted.folder)
-        if wanted.dns_policy:
-            pod.set_dns_policy(wanted.dns_policy)
+        pod.add_volume(desired.folder)
+        if desired.dns_policy:
+            pod.set_dns_policy(desired.dns_policy)
         text = current if pod.is_equivalent_to(PodManifest(current, self.path)) else pod.render()
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 

@@ -25,31 +25,31 @@ _HOSTS: Final = "/etc/hosts"
 
 
 def check_name_resolution(
-    pod: PodManifest, options: Sequence[Option], wanted: DesiredSettings, read: Read
+    pod: PodManifest, options: Sequence[Option], desired: DesiredSettings, read: Read
 ) -> tuple[str, ...]:
     """Return problems of names that need attention.
 
     Raises:
         ConfigurationError: the extender's name cannot be resolved, or its resolution depends on the cluster's DNS.
     """
-    if wanted.dns_policy not in {"", CLUSTER_FIRST}:
+    if desired.dns_policy not in {"", CLUSTER_FIRST}:
         raise ConfigurationError(
-            f"dns_policy {wanted.dns_policy!r} is invalid", next_step=f"leave it empty, or choose {CLUSTER_FIRST}"
+            f"dns_policy {desired.dns_policy!r} is invalid", next_step=f"leave it empty, or choose {CLUSTER_FIRST}"
         )
-    host = urlsplit(wanted.extender.url_prefix).hostname or ""
-    policy = wanted.dns_policy or str(pod.spec.get("dnsPolicy") or "")
+    host = urlsplit(desired.extender.url_prefix).hostname or ""
+    policy = desired.dns_policy or str(pod.spec.get("dnsPolicy") or "")
     if _names_a_service(host) and pod.spec.get("hostNetwork") and policy != CLUSTER_FIRST:
         raise ConfigurationError(
             f"kube-scheduler on the host's network cannot resolve the Service name {host}",
             next_step=f"give the Service's ClusterIP with tlsConfig.serverName, or set dns_policy to {CLUSTER_FIRST}",
         )
-    return _check_cluster_dns(pod, options, wanted, read) if wanted.dns_policy else ()
+    return _check_cluster_dns(pod, options, desired, read) if desired.dns_policy else ()
 
 
 def _check_cluster_dns(
-    pod: PodManifest, options: Sequence[Option], wanted: DesiredSettings, read: Read
+    pod: PodManifest, options: Sequence[Option], desired: DesiredSettings, read: Read
 ) -> tuple[str, ...]:
-    if not wanted.extender.managed_resources and not wanted.extender.ignorable:
+    if not desired.extender.managed_resources and not desired.extender.ignorable:
         raise ConfigurationError(
             f"with dns_policy {CLUSTER_FIRST} every pod, also those of the cluster's DNS, would wait for an extender "
             "whose name only that DNS resolves",

@@ -80,7 +80,7 @@ class Launch(Protocol):
     def path(self) -> str:
         """The launch file on the host."""
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan.
 
         It is based on `unswitch(current, recorded)`, so that equal input always gives the same bytes.
@@ -89,7 +89,7 @@ class Launch(Protocol):
             current: the present launch file; None if it does not exist.
             recorded: its recorded original; None if nothing was recorded.
             read: reads files that the launch file refers to.
-            wanted: the desired settings.
+            desired: the desired settings.
 
         Raises:
             ConfigurationError: the file cannot be understood or edited safely, or a foreign extender binds.

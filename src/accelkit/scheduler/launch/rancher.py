@@ -47,7 +47,7 @@ class Rancher:
     def _folder(self) -> str:
         return f"/etc/rancher/{self.distribution}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
@@ -64,13 +64,13 @@ class Rancher:
                 raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
             return content.decode()
 
-        ours = make_replacement(options, wanted, open_file=open_file, read=read, owner=None)
+        ours = make_replacement(options, desired, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
         # A list can only be added to, so what must go is given once more, empty.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
         lines = [f"{_ARGUMENTS}+:", *(f"- {each}" for each in (f"{ours.name}={ours.value}", *emptied))]
         if self.distribution == "rke2":
-            lines += [f"{_MOUNTS}+:", f"- {wanted.folder}:{wanted.folder}:ro"]
+            lines += [f"{_MOUNTS}+:", f"- {desired.folder}:{desired.folder}:ro"]
         text = _HEAD + "\n".join(lines) + "\n"
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 

@@ -53,7 +53,7 @@ class Replacement:
 
 def make_replacement(
     options: Sequence[Option],
-    wanted: DesiredSettings,
+    desired: DesiredSettings,
     *,
     open_file: Callable[[str], str],
     read: Read,
@@ -63,7 +63,7 @@ def make_replacement(
 
     Args:
         options: the options of the present command line.
-        wanted: the desired settings.
+        desired: the desired settings.
         open_file: returns the text of a file that an option names, at its path for kube-scheduler.
         read: reads ConfigMaps.
         owner: the user that runs kube-scheduler; None for root.
@@ -71,27 +71,27 @@ def make_replacement(
     Raises:
         ConfigurationError: the present configuration cannot be read or merged.
     """
-    minor = parse_minor(wanted.kubernetes_version)
-    extender, files = add_credentials(wanted, owner=owner)
-    wanted = dataclasses.replace(wanted, extender=extender)
+    minor = parse_minor(desired.kubernetes_version)
+    extender, files = add_credentials(desired, owner=owner)
+    desired = dataclasses.replace(desired, extender=extender)
     config = find_option_value(options, "config")
     source = _policy_source(options, minor)
     if source is not None:
         text = add_extender_to_policy(_policy_text(source, open_file, read), extender)
-        return _replacing("policy-config-file", text, wanted, files, ())
+        return _replacing("policy-config-file", text, desired, files, ())
     if config is not None:
         text = open_file(config)
         check_readable(read_api_version(text), minor)
-        return _replacing("config", add_extender(text, extender), wanted, files, ())
+        return _replacing("config", add_extender(text, extender), desired, files, ())
     written = choose_written_format(minor)
     carry = carry_flags(options, written, minor)
-    return _replacing("config", build_configuration(written, carry.fields, extender), wanted, files, carry.problems)
+    return _replacing("config", build_configuration(written, carry.fields, extender), desired, files, carry.problems)
 
 
 def _replacing(
-    name: str, text: str, wanted: DesiredSettings, files: dict[str, PlannedFile], problems: tuple[str, ...]
+    name: str, text: str, desired: DesiredSettings, files: dict[str, PlannedFile], problems: tuple[str, ...]
 ) -> Replacement:
-    path = _digest_path(wanted.folder, "scheduler", "json" if name != "config" else "yaml", text.encode())
+    path = _digest_path(desired.folder, "scheduler", "json" if name != "config" else "yaml", text.encode())
     gone = ("config",) if name == "config" else ("policy-config-file", *_CONFIG_MAP_OPTIONS)
     return Replacement(
         name=name,
@@ -132,27 +132,27 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     return content.decode()
 
 
-def add_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+def add_credentials(desired: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
     """Return the extender with its TLS configuration, and the files of this configuration.
 
     Args:
-        wanted: the desired settings.
+        desired: the desired settings.
         owner: the user that runs kube-scheduler, who alone can read the key; None for root.
     """
-    if wanted.credentials is None:
-        return wanted.extender, {}
-    given = wanted.credentials
-    folder = wanted.folder
+    if desired.credentials is None:
+        return desired.extender, {}
+    given = desired.credentials
+    folder = desired.folder
     authority = _digest_path(folder, "extender-ca", "crt", given.ca)
     # client-go reads these two again for new connections; the authority it reads once.
     certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
-    tls = {**(wanted.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
+    tls = {**(desired.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
     files = {
         authority: PlannedFile(content=given.ca),
         certificate: PlannedFile(content=given.certificate),
         key: PlannedFile(content=given.key, mode="0600", owner=owner),
     }
-    return dataclasses.replace(wanted.extender, enable_https=True, tls_config=tls), files
+    return dataclasses.replace(desired.extender, enable_https=True, tls_config=tls), files
 
 
 def _digest_path(folder: str, stem: str, suffix: str, content: bytes) -> str:

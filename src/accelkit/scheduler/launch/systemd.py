@@ -46,7 +46,7 @@ class SystemdUnit:
         """The drop-in."""
         return f"/etc/systemd/system/{self.unit}.d/{DROP_IN}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
@@ -62,7 +62,7 @@ class SystemdUnit:
             return content.decode()
 
         line = parse(words)
-        ours = make_replacement(line.options, wanted, open_file=open_file, read=read, owner=_user_id(user, read))
+        ours = make_replacement(line.options, desired, open_file=open_file, read=read, owner=_user_id(user, read))
         # The words stay as they are spelled, since systemd's quotes and specifiers mean what they mean there.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]

@@ -72,13 +72,13 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
     return result
 
 
-def compare_without_pod(connection: Connection, spec: Spec, *, wanted: bool) -> dict[str, Any]:
+def compare_without_pod(connection: Connection, spec: Spec, *, desired: bool) -> dict[str, Any]:
     """Return from the API server alone whether kube-scheduler would be switched, because a check must not write.
 
     Args:
         connection: the API server.
         spec: names the node.
-        wanted: whether kube-scheduler should call the extender.
+        desired: whether kube-scheduler should call the extender.
 
     Raises:
         ApiError: the API server rejected the request or did not answer.
@@ -90,7 +90,7 @@ def compare_without_pod(connection: Connection, spec: Spec, *, wanted: bool) -> 
         return _summarize(problem, changed=False)
     calls = asyncio.run(_reads_our_folder(connection, spec))
     problem = f"a check starts no pod on {spec.node}, so the changes of its files are not shown"
-    return _summarize(problem, changed=calls is not wanted)
+    return _summarize(problem, changed=calls is not desired)
 
 
 async def _reads_our_folder(connection: Connection, spec: Spec) -> bool:
@@ -110,17 +110,17 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
             return _summarize(await _explain_nothing_to_run(api, spec), changed=False)
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
-        wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
+        desired = build_objects(action, spec, msgspec.structs.replace(source, image=image))
         if await get_if_present(api, build_pod_path(NAMESPACE, name)) is not None:
             await _wait_for_other_run(api, build_pod_path(NAMESPACE, name), spec, image)
-        await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
+        await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(desired)])
         try:
-            for kind, body in wanted:
+            for kind, body in desired:
                 await api.post(kind, body)
             await _wait_until_ended(api, build_pod_path(NAMESPACE, name), spec, image)
             return await _read_result(api, build_pod_path(NAMESPACE, name))
         finally:
-            await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
+            await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(desired)])
 
 
 async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str) -> None:

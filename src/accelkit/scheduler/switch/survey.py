@@ -116,7 +116,7 @@ class Survey:
             )
         return decode_text(content, place)
 
-    def make_intent(self, found: Found, wanted: DesiredSettings) -> Intent:
+    def make_intent(self, found: Found, desired: DesiredSettings) -> Intent:
         """Return the plan and the files that would change.
 
         Raises:
@@ -130,7 +130,7 @@ class Survey:
             if left is not None:
                 abandoned = left.files
                 base = base if switched else left.original
-        plan = self._launch.plan(base, recorded, self._host.read, wanted)
+        plan = self._launch.plan(base, recorded, self._host.read, desired)
         changes = list(self.compare_launch(found.current, plan.launch_text))
         for path, planned in plan.files.items():
             before = self._host.read(path)

@@ -83,28 +83,28 @@ class Switch:
         self._folder = folder
         self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
-    def compare(self, wanted: DesiredSettings) -> SwitchOutcome:
+    def compare(self, desired: DesiredSettings) -> SwitchOutcome:
         """Return the changes of apply() without making them.
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood or edited safely.
         """
-        intent = self._survey.make_intent(self._survey.find(), wanted)
+        intent = self._survey.make_intent(self._survey.find(), desired)
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
-    def check(self, wanted: DesiredSettings) -> SwitchOutcome:
+    def check(self, desired: DesiredSettings) -> SwitchOutcome:
         """Confirm that nothing must change and that kube-scheduler runs with it; otherwise return the differences.
 
         Raises:
             ConfigurationError: as compare().
             ServiceError: kube-scheduler does not run with its launch file.
         """
-        intent = self._survey.make_intent(self._survey.find(), wanted)
+        intent = self._survey.make_intent(self._survey.find(), desired)
         if not intent.changes:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
-    def apply(self, wanted: DesiredSettings) -> SwitchOutcome:
+    def apply(self, desired: DesiredSettings) -> SwitchOutcome:
         """Switch to accelkit's configuration; change only what differs.
 
         Raises:
@@ -113,7 +113,7 @@ class Switch:
                 state is restored.
         """
         found = self._survey.find()
-        intent = self._survey.make_intent(found, wanted)
+        intent = self._survey.make_intent(found, desired)
         outcome = SwitchOutcome(intent.changes, problems=intent.plan.problems)
         if not intent.changes and found.record is not None and not found.unfinished:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)

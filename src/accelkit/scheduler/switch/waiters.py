@@ -54,10 +54,10 @@ class StateFile:
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
         """Wait until it runs with this text; see Waiter."""
-        wanted, deadline = compute_sha256((text or "").encode()), time.monotonic() + self.timeout_seconds
+        desired, deadline = compute_sha256((text or "").encode()), time.monotonic() + self.timeout_seconds
         while True:
             state = self._state(host)
-            if state.config_sha256 == wanted:
+            if state.config_sha256 == desired:
                 if state.ready:
                     return
                 if state.error:

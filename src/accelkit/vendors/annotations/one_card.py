@@ -52,10 +52,10 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         """
         if (facts := self._facts(granted)) is None:
             return {}
-        wanted = {**facts, self.assigned: "true"}
+        desired = {**facts, self.assigned: "true"}
         if self.assigned_at and present.get(self.assigned) != "true":
-            wanted[self.assigned_at] = str(now_ns)
-        return {key: value for key, value in wanted.items() if present.get(key) != value}
+            desired[self.assigned_at] = str(now_ns)
+        return {key: value for key, value in desired.items() if present.get(key) != value}
 
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]

@@ -57,8 +57,8 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         """
         if (facts := self._facts(granted, allocated=True)) is None:
             return {}
-        wanted = {**facts, self.assigned: "true"}
-        return {key: value for key, value in wanted.items() if present.get(key) != value}
+        desired = {**facts, self.assigned: "true"}
+        return {key: value for key, value in desired.items() if present.get(key) != value}
 
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]

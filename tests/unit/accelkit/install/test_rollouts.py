@@ -41,9 +41,9 @@ async def fail(api, kind="Deployment", **given):
 
 async def test_pods_that_all_run_the_template_are_a_rollout(api):
     daemon_set(api)
-    assert (await wait(api, "DaemonSet")).wanted == 3
+    assert (await wait(api, "DaemonSet")).desired == 3
     deployment(api)
-    assert (await wait(api)).wanted == 2
+    assert (await wait(api)).desired == 2
 
 
 async def test_a_daemon_set_that_no_node_wants_is_rolled_out(api):
@@ -89,7 +89,7 @@ async def test_a_workload_whose_pod_holds_the_lease_is_rolled_out(api, holder):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
     hold(api, holder)
-    assert (await wait(api, lease="l")).wanted == 2
+    assert (await wait(api, lease="l")).desired == 2
 
 
 @pytest.mark.parametrize("holder", ["no lease", None, "", "p-0", "p", "_p-1"])

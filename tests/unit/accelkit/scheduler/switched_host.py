@@ -102,7 +102,7 @@ def make_host(root: Path, manifest: str | None = None) -> LocalHost:
     return LocalHost(root)
 
 
-def wanted(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> DesiredSettings:
+def desired(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> DesiredSettings:
     return DesiredSettings(
         extender=Extender(url_prefix=url, enable_https=True),
         kubernetes_version="v1.34.4",

@@ -47,7 +47,7 @@ class Row:
         )
 
 
-def wanted(version: str, **changed: Any) -> DesiredSettings:
+def desired(version: str, **changed: Any) -> DesiredSettings:
     """Return what is asked for in the tests."""
     extender = Extender(
         url_prefix="https://10.96.0.77:32766", tls_config={"serverName": "accelkit-extender.kube-system.svc"}
@@ -63,7 +63,7 @@ def wanted(version: str, **changed: Any) -> DesiredSettings:
 @functools.cache
 def row(minor: int) -> Row:
     """Plan for one version and read the file back; a file that the version would refuse is an error."""
-    plan = StaticPod().plan(kubeadm_manifest(minor), None, lambda _: None, wanted(f"v1.{minor}.0"))
+    plan = StaticPod().plan(kubeadm_manifest(minor), None, lambda _: None, desired(f"v1.{minor}.0"))
     path = plan.marker.partition("=")[2]
     document = YAML(typ="safe", pure=True).load(plan.files[path].content)
     wrong = violations(document, minor)

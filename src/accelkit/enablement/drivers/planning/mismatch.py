@@ -32,8 +32,8 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
             yield from _find_driver_problem(node, vendor, drivers.get(vendor))
 
 
-def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | None) -> Iterator[Problem]:
-    if wanted is None or not wanted.version:
+def _find_driver_problem(node: DriverNode, vendor: str, desired: VendorDriver | None) -> Iterator[Problem]:
+    if desired is None or not desired.version:
         return
     found = node.list_drivers(vendor)
     if node.cards is None:
@@ -44,6 +44,6 @@ def _find_driver_problem(node: DriverNode, vendor: str, wanted: VendorDriver | N
     elif "" in found:
         text = f"cards of {vendor} do not report their driver"
         yield Problem("DriverVersionUnknown", text, (node.name,), wrong=False)
-    elif found != (wanted.version,):
-        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {wanted.version} is required"
+    elif found != (desired.version,):
+        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {desired.version} is required"
         yield Problem("DriverOther", text, (node.name,))

@@ -46,9 +46,9 @@ class Obsolete(msgspec.Struct, frozen=True):
     occupied: tuple[str, ...]
 
 
-def find_obsolete(existing: Iterable[DriverSet], wanted: Collection[str]) -> Obsolete:
+def find_obsolete(existing: Iterable[DriverSet], desired: Collection[str]) -> Obsolete:
     """Return the existing DaemonSets that no plan includes."""
-    unwanted = {each.metadata.name: each.idle for each in existing if each.metadata.name not in wanted}
+    unwanted = {each.metadata.name: each.idle for each in existing if each.metadata.name not in desired}
     return Obsolete(
         tuple(sorted(name for name, idle in unwanted.items() if idle)),
         tuple(sorted(name for name, idle in unwanted.items() if not idle)),

@@ -92,10 +92,10 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
         vendors = [vendor for vendor in node.vendors if vendor in drivers]
         if not vendors:
             continue
-        wanted = {DRIVER_KERNEL_LABEL: build_label(node.kernel)} | {
+        desired = {DRIVER_KERNEL_LABEL: build_label(node.kernel)} | {
             f"{DRIVER_VENDOR_LABEL_PREFIX}{vendor}": "true" for vendor in vendors
         }
-        lacking = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+        lacking = {key: value for key, value in desired.items() if node.labels.get(key) != value}
         if lacking and not node.obstacle:
             labels[node.name] = lacking
         for vendor in vendors:

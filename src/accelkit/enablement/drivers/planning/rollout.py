@@ -42,11 +42,11 @@ def find_outdated(
         problems: the result of `find_mismatches`.
     """
     images = {(name, each.image) for each in sets for name in each.nodes}
-    wanted = {name for name, _ in images}
+    desired = {name for name, _ in images}
     why: dict[str, str] = {}
     for pod in pods:
         name = pod.spec.node_name
-        if name in wanted and (name, pod.image) not in images:
+        if name in desired and (name, pod.image) not in images:
             why[name] = f"its driver's pod runs {pod.image}"
     for problem in problems:
         if problem.reason in _REPAIRED:

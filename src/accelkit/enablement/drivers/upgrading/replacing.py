@@ -21,7 +21,7 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 POLL_SECONDS: Final = 2.0
 
 
-class WantedPods(msgspec.Struct, frozen=True):
+class DriverPods(msgspec.Struct, frozen=True):
     """The pods in which a node's drivers run.
 
     Attributes:
@@ -41,7 +41,7 @@ async def wait_for_driver(
     targets: Mapping[str, str],
     *,
     seconds: float,
-    wanted: WantedPods | None = None,
+    desired: DriverPods | None = None,
     began_at: float = 0.0,
     check: bool = False,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -56,7 +56,7 @@ async def wait_for_driver(
         name: the name of the node.
         targets: by vendor, the desired version; empty for any version.
         seconds: the time limit.
-        wanted: pods of drivers; None if the drivers do not run in pods.
+        desired: pods of drivers; None if the drivers do not run in pods.
         began_at: the start of the upgrade in Unix seconds; earlier results of stages do not count.
         check: delete nothing, and do not wait.
         sleep: waits between two attempts.
@@ -73,7 +73,7 @@ async def wait_for_driver(
     deleted = dict[str, None]()
     while True:
         try:
-            reason, evidence = await _replace(api, name, wanted, deleted, check=check)
+            reason, evidence = await _replace(api, name, desired, deleted, check=check)
             if check:
                 return list(deleted)
             if not reason:
@@ -93,20 +93,20 @@ async def wait_for_driver(
 
 
 async def _replace(
-    api: ApiClient, name: str, wanted: WantedPods | None, deleted: dict[str, None], *, check: bool
+    api: ApiClient, name: str, desired: DriverPods | None, deleted: dict[str, None], *, check: bool
 ) -> tuple[str, str]:
-    if wanted is None or not wanted.images:
+    if desired is None or not desired.images:
         return "", ""
-    collection = build_collection_path("v1", "pods", wanted.namespace)
-    query = {"labelSelector": wanted.selector, "fieldSelector": f"spec.nodeName={name}"}
+    collection = build_collection_path("v1", "pods", desired.namespace)
+    query = {"labelSelector": desired.selector, "fieldSelector": f"spec.nodeName={name}"}
     pods, _ = await list_all(api, collection, DriverPod, query=query)
     for pod in pods:
-        if pod.image not in wanted.images and pod.metadata.deletion_timestamp is None:
+        if pod.image not in desired.images and pod.metadata.deletion_timestamp is None:
             deleted[pod.metadata.name] = None
             if not check:
                 await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
     ready = {pod.image for pod in pods if pod.ready}
-    if waiting := sorted(set(wanted.images) - ready):
+    if waiting := sorted(set(desired.images) - ready):
         return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
     return "", ""
 

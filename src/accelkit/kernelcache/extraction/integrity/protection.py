@@ -150,9 +150,9 @@ def _set_immutable(path: Path, *, immutable: bool) -> None:
     opened = os.open(path, _FILE)
     try:
         flags = _read_flags(opened)
-        wanted = flags | _IMMUTABLE if immutable else flags & ~_IMMUTABLE
-        if wanted != flags:
-            fcntl.ioctl(opened, _SET_FLAGS, struct.pack("i", wanted))
+        desired = flags | _IMMUTABLE if immutable else flags & ~_IMMUTABLE
+        if desired != flags:
+            fcntl.ioctl(opened, _SET_FLAGS, struct.pack("i", desired))
     finally:
         os.close(opened)
 

@@ -22,7 +22,7 @@ from accelkit.enablement.drivers.future.reading import find_fields, parse_reques
 from accelkit.enablement.drivers.reading import list_driver_nodes
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.enablement.drivers.upgrading.record import Phase, UpgradeRecord, write_record
-from accelkit.enablement.drivers.upgrading.replacing import WantedPods, wait_for_driver
+from accelkit.enablement.drivers.upgrading.replacing import DriverPods, wait_for_driver
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_UPGRADE_ANNOTATION, DRIVER_VENDOR_LABEL_PREFIX
@@ -184,8 +184,8 @@ class Rollout:
             self.acts.pop(0)(self.api)
 
     async def wait(self, **changed):
-        wanted = WantedPods("accelkit", f"app.kubernetes.io/component={COMPONENT}", (IMAGE,))
-        given = {"seconds": 20, "wanted": wanted, "sleep": self.sleep, "clock": lambda: self.time}
+        desired = DriverPods("accelkit", f"app.kubernetes.io/component={COMPONENT}", (IMAGE,))
+        given = {"seconds": 20, "desired": desired, "sleep": self.sleep, "clock": lambda: self.time}
         return await wait_for_driver(self.api, "a", {"nvidia": "550", "amd": "1"}, **(given | changed))
 
 
@@ -206,7 +206,7 @@ async def test_pods_of_other_images_are_deleted_and_the_driver_is_waited_for():
     assert rollout.time == 4
 
 
-async def test_a_pod_that_is_as_wanted_stays():
+async def test_a_desired_pod_stays():
     api = cluster(write_node("a", cards=(build_card(driver="550"),)))
     add_pod(api, "new", "a", IMAGE)
     assert await Rollout(api).wait() == []
@@ -234,10 +234,10 @@ async def test_check_mode_says_which_pods_would_go():
 async def test_an_api_server_that_does_not_answer_is_asked_again():
     api = cluster(write_node("a", cards=(build_card(driver="550"),)))
     api.fail(ApiError("no answer"), "GET", times=2)
-    assert await Rollout(api).wait(wanted=None) == []
+    assert await Rollout(api).wait(desired=None) == []
     api.fail(ApiError("no", status=HTTPStatus.FORBIDDEN), "GET")
     with pytest.raises(ApiError, match="no"):
-        await Rollout(api).wait(wanted=None)
+        await Rollout(api).wait(desired=None)
 
 
 METRICS = b"""# TYPE apiserver_requested_deprecated_apis gauge

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accelkit.extender.groups import reserving
-from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, UnplacedPod
 from accelkit.ledger.claims import reserve
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -34,7 +34,7 @@ def reserver_of(ledger, *, allowed=None, policy=Policy.BINPACK):
 
 def wanted(name, memory=8, *, cards=1, whole=False, host=NOTHING, node="", model=""):
     container = ContainerRequest("c", Kind.APP, cards, 0 if whole else memory, whole=whole, model=model)
-    return Wanted(PodRef("d", name, name), PodRequest((container,)), None, host, b"[]", node)
+    return UnplacedPod(PodRef("d", name, name), PodRequest((container,)), None, host, b"[]", node)
 
 
 def held(ledger):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kernelcache.compatibility.ptx import can_load_ptx, find_driver_cuda, is_newer_than_known, parse_version
+from accelkit.kernelcache.compatibility.ptx import can_load_ptx, find_driver_cuda, is_newer_than_table, parse_version
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_driver_branch_came_with_a_cuda_version(driver, cuda) -> None:
     ("driver", "newer"), [("590.99", False), ("591.1", True), ("999", True), (None, False), ("unknown", False)]
 )
 def test_a_driver_of_a_newer_branch_than_the_last_one_supports_more_than_is_known(driver, newer) -> None:
-    assert is_newer_than_known(driver) is newer
+    assert is_newer_than_table(driver) is newer
 
 
 @pytest.mark.parametrize(

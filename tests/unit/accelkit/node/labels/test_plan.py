@@ -45,10 +45,10 @@ def test_a_record_of_a_label_that_is_gone_does_no_harm():
 @given(LABELS, st.lists(LABELS, max_size=4))
 def test_what_was_there_before_is_there_after_our_labels_are_taken_away(before, looks):
     present, record = dict(before), {}
-    for wanted in [*looks, {}]:
-        changes = plan(wanted, present, record)
+    for desired in [*looks, {}]:
+        changes = plan(desired, present, record)
         present, record = applied(present, changes), dict(changes.record)
-        again = plan(wanted, present, record)
+        again = plan(desired, present, record)
         assert (again.write, again.delete) == ({}, frozenset())
     assert (present, record) == (before, {})
 

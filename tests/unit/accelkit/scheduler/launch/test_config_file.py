@@ -6,7 +6,7 @@ import pytest
 from odd_manifests import CONFIGURATION
 from strict_types import violations
 from support.yaml import parse_yaml
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.launch.config_file import ConfigFile
@@ -15,7 +15,7 @@ FILE = ConfigFile("/etc/scheduler.yaml")
 
 
 def planned(text, version="v1.34.4", recorded=None):
-    return FILE.plan(text, recorded, lambda _: None, wanted(version))
+    return FILE.plan(text, recorded, lambda _: None, desired(version))
 
 
 def test_our_entry_is_put_in_and_taken_out():

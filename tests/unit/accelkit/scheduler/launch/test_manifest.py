@@ -9,7 +9,7 @@ from odd_manifests import CONFIGURATION, HOSTS, PLAIN, POLICY, Host, indented_li
 from scheduler_manifests import MINORS, kubeadm_manifest
 from strict_types import violations
 from support.yaml import parse_yaml
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import Extender
@@ -34,7 +34,7 @@ def planned(host, recorded=None, current=None, **changed):
 
 
 def _plan(host, recorded=None, current=None, **changed):
-    return POD.plan(current or host.manifest, recorded, host.read, wanted(host.version, **changed))
+    return POD.plan(current or host.manifest, recorded, host.read, desired(host.version, **changed))
 
 
 def words(text):
@@ -123,9 +123,9 @@ def test_a_policy_beside_a_configuration_is_what_names_extenders():
 
 def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
     plan = planned(Host(PLAIN))
-    leaf = wanted("v1.34.4").credentials.__class__(ca=b"authority", certificate=b"new", key=b"new")
+    leaf = desired("v1.34.4").credentials.__class__(ca=b"authority", certificate=b"new", key=b"new")
     assert planned(Host(PLAIN), credentials=leaf).launch_text == plan.launch_text
-    authority = wanted("v1.34.4").credentials.__class__(ca=b"both", certificate=b"certificate", key=b"key")
+    authority = desired("v1.34.4").credentials.__class__(ca=b"both", certificate=b"certificate", key=b"key")
     assert planned(Host(PLAIN), credentials=authority).marker != plan.marker
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from odd_manifests import PLAIN
 from support.yaml import parse_yaml
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import Extender
@@ -24,7 +24,7 @@ clusters: [{name: c, cluster: {server: "https://SERVER:6443"}}]
 
 def planned(server="10.0.0.1", *, hosts="", manifest=PLAIN, extender=SERVICE, dns_policy=FIRST):
     files = {"/etc/kubernetes/scheduler.conf": KUBECONFIG.replace("SERVER", server), "/etc/hosts": hosts}
-    given = dataclasses.replace(wanted("v1.34.4"), extender=extender, dns_policy=dns_policy)
+    given = dataclasses.replace(desired("v1.34.4"), extender=extender, dns_policy=dns_policy)
     return StaticPod().plan(manifest, None, lambda path: files[path].encode() if path in files else None, given)
 
 
@@ -75,7 +75,7 @@ def test_an_extender_of_all_pods_would_stop_the_dns():
 
 
 def test_an_unreadable_kubeconfig_is_said():
-    given = dataclasses.replace(wanted("v1.34.4"), extender=SERVICE, dns_policy=FIRST)
+    given = dataclasses.replace(desired("v1.34.4"), extender=SERVICE, dns_policy=FIRST)
     (problem,) = StaticPod().plan(PLAIN, None, lambda _: None, given).problems
     assert "cannot be read" in problem
 

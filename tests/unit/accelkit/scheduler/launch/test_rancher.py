@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from odd_manifests import CONFIGURATION, POLICY
 from support.yaml import parse_yaml
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.launch.rancher import Rancher
@@ -13,7 +13,7 @@ CONFIG = "/etc/rancher/k3s/config.yaml"
 
 
 def planned(launch, files, version="v1.34.4", current=None):
-    return launch.plan(current, None, lambda path: files[path].encode() if path in files else None, wanted(version))
+    return launch.plan(current, None, lambda path: files[path].encode() if path in files else None, desired(version))
 
 
 def configuration(plan):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from odd_manifests import CONFIGURATION
 from support.yaml import parse_yaml
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.launch.systemd import SystemdUnit
@@ -28,7 +28,7 @@ def planned(files=FILES, sources=(), current=None, version="v1.34.4"):
     def read(path):
         return files[path].encode() if path in files else None
 
-    return SystemdUnit(sources=sources).plan(current, None, read, wanted(version))
+    return SystemdUnit(sources=sources).plan(current, None, read, desired(version))
 
 
 def test_the_drop_in_starts_the_same_program_with_one_option_more():

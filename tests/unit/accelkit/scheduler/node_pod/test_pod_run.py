@@ -170,12 +170,12 @@ def test_a_pod_needs_its_node(api):
         run(api, spec=Spec())
 
 
-@pytest.mark.parametrize(("ours", "wanted", "changed"), [(0, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)])
-def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, wanted, changed):
+@pytest.mark.parametrize(("ours", "desired", "changed"), [(0, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)])
+def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, desired, changed):
     option = "--config=/etc/kubernetes/accelkit/config.yaml" if ours else "--config=/etc/kubernetes/other.yaml"
     scheduler = {"metadata": {"name": "kube-scheduler-master"}, "spec": {"containers": [{"command": [option]}]}}
     api.store(build_collection_path("v1", "pods", "kube-system"), scheduler)
-    found = compare_without_pod(Connection("https://master", None), SPEC, wanted=bool(wanted))
+    found = compare_without_pod(Connection("https://master", None), SPEC, desired=bool(desired))
     assert found["changed"] is bool(changed)
     assert found["problems"] == ["a check starts no pod on master, so the changes of its files are not shown"]
     assert api.writes == []
@@ -183,7 +183,7 @@ def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, wanted, 
 
 def test_a_check_of_a_scheduler_that_has_no_pod_says_that_it_cannot_tell(api):
     spec = Spec(node="master", launch=LaunchSpec(kind="k3s"))
-    found = compare_without_pod(Connection("https://master", None), spec, wanted=True)
+    found = compare_without_pod(Connection("https://master", None), spec, desired=True)
     assert found["changed"] is False
     assert "not shown by the API server" in found["problems"][0]
     assert api.requests == []

@@ -5,7 +5,7 @@ import json
 import pytest
 from odd_manifests import PLAIN, with_mount, with_options
 from scheduler_manifests import kubeadm_manifest
-from version_table import wanted
+from version_table import desired
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.launch.manifest import StaticPod
@@ -110,7 +110,7 @@ def test_extenders_of_others_in_its_file_are_not_lost():
 def test_the_plan_starts_from_the_original():
     current = HOSTS["from 1.23"][1]
     original = found(current, **{BACKUP: PLAIN}).original
-    given = wanted("v1.34.4")
+    given = desired("v1.34.4")
     plan = StaticPod().plan(original, None, lambda _: None, given)
     assert plan == StaticPod().plan(PLAIN, None, lambda _: None, given)
     with pytest.raises(ConfigurationError, match="binds pods already"):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from scheduler_manifests import kubeadm_manifest, short_manifest
-from switched_host import DyingHost, Killed, Restarted, Runner, make_host, switch, tree, wanted
+from switched_host import DyingHost, Killed, Restarted, Runner, desired, make_host, switch, tree
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.scheduler.launch.manifest import MANIFEST
@@ -30,13 +30,13 @@ def manifest(tmp_path):
 
 def test_apply_again_update_and_remove(tmp_path, host):
     before = tree(tmp_path)
-    first = switch(host).apply(wanted())
+    first = switch(host).apply(desired())
     assert {change.path for change in first.changes} > {MANIFEST}
     assert FLAG in manifest(tmp_path)
-    assert switch(host).apply(wanted()).changes == ()
-    assert switch(host).check(wanted()).changes == ()
+    assert switch(host).apply(desired()).changes == ()
+    assert switch(host).check(desired()).changes == ()
 
-    updated = switch(host).apply(wanted("https://10.96.0.21:32766", b"another key"))
+    updated = switch(host).apply(desired("https://10.96.0.21:32766", b"another key"))
     assert any(change.path.endswith("client.key") for change in updated.changes)
     ours = sorted(path.name for path in (tmp_path / "etc/kubernetes/accelkit").iterdir())
     assert len([name for name in ours if name.startswith("scheduler-")]) == 1, ours
@@ -51,17 +51,17 @@ def test_folders_that_a_mount_of_a_pod_has_made_go_with_the_removal(tmp_path, ho
     before = tree(tmp_path)
     for folder in ("etc/kubernetes/accelkit", "var/lib/accelkit/backup"):
         (tmp_path / folder).mkdir(parents=True)
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     switch(host).remove()
     assert tree(tmp_path) == before
 
 
 def test_a_scheduler_is_restarted_when_its_launch_file_changes_and_only_then(host):
     runner = Runner()
-    assert restarts(runner, switch(host, runner).apply, wanted()) == 1
-    assert restarts(runner, switch(host, runner).apply, wanted()) == 0
-    assert restarts(runner, switch(host, runner).check, wanted()) == 0
-    assert restarts(runner, switch(host, runner).apply, wanted("https://10.96.0.21:32766")) == 1
+    assert restarts(runner, switch(host, runner).apply, desired()) == 1
+    assert restarts(runner, switch(host, runner).apply, desired()) == 0
+    assert restarts(runner, switch(host, runner).check, desired()) == 0
+    assert restarts(runner, switch(host, runner).apply, desired("https://10.96.0.21:32766")) == 1
     assert restarts(runner, switch(host, runner).remove) == 1
     assert restarts(runner, switch(host, runner).remove) == 0
 
@@ -75,10 +75,10 @@ def restarts(runner, act, *args):
 
 def test_comparing_changes_nothing(tmp_path, host):
     before = tree(tmp_path)
-    outcome = switch(host).compare(wanted())
+    outcome = switch(host).compare(desired())
     assert [change.before is None for change in outcome.changes].count(False) == 1
     assert tree(tmp_path) == before
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     installed = tree(tmp_path)
     assert len(switch(host).compare_removal().changes) == len(outcome.changes)
     assert tree(tmp_path) == installed
@@ -88,17 +88,17 @@ def test_comparing_changes_nothing(tmp_path, host):
 @pytest.mark.parametrize("then", ["apply", "remove"])
 def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, then, after):
     before, launch_files = tree(tmp_path), {compute_sha256(manifest(tmp_path).encode())}
-    switch(short_host).apply(wanted())
+    switch(short_host).apply(desired())
     launch_files.add(compute_sha256(manifest(tmp_path).encode()))
     installed = tree(tmp_path)
     switch(short_host).remove()
     for at in range(100):
         try:
-            switch(DyingHost(short_host, at, after=after)).apply(wanted())
+            switch(DyingHost(short_host, at, after=after)).apply(desired())
         except Killed:
             assert compute_sha256(manifest(tmp_path).encode()) in launch_files
             if then == "apply":
-                switch(short_host).apply(wanted())
+                switch(short_host).apply(desired())
                 assert tree(tmp_path) == installed
             switch(short_host).remove()
             assert tree(tmp_path) == before, f"killed at change {at}"
@@ -113,7 +113,7 @@ def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, 
 def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, short_host, after):
     before = tree(tmp_path)
     for at in range(100):
-        switch(short_host).apply(wanted())
+        switch(short_host).apply(desired())
         try:
             switch(DyingHost(short_host, at, after=after)).remove()
         except Killed:
@@ -141,7 +141,7 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_ho
         with monkeypatch.context() as patched:
             patched.setattr(os, call, dying)
             try:
-                switch(short_host).apply(wanted())
+                switch(short_host).apply(desired())
             except Killed:
                 finished = False
             else:
@@ -150,7 +150,7 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_ho
             break
         assert manifest(tmp_path).startswith("apiVersion: v1\n")
         assert not manifest(tmp_path).rstrip().endswith(":")
-        switch(short_host).apply(wanted())
+        switch(short_host).apply(desired())
         switch(short_host).remove()
         assert tree(tmp_path) == before, f"killed at call {at} of os.{call}"
     else:
@@ -161,14 +161,14 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_ho
 def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(ServiceError, match="does not run"):
-        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(desired())
     assert tree(tmp_path) == before
 
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     installed = tree(tmp_path)
     running = manifest(tmp_path)
     with pytest.raises(ServiceError, match="does not run"):
-        switch(host, Runner(refuses=lambda text: text != running)).apply(wanted("https://10.96.0.21:32766", b"k2"))
+        switch(host, Runner(refuses=lambda text: text != running)).apply(desired("https://10.96.0.21:32766", b"k2"))
     assert tree(tmp_path) == installed
     switch(host).remove()
     assert tree(tmp_path) == before
@@ -178,7 +178,7 @@ def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manife
     original = manifest(tmp_path)
     service = Restarted(tmp_path, refuses=lambda text: FLAG in text)
     with pytest.raises(ServiceError, match="the former state was restored"):
-        switch(host, service).apply(wanted())
+        switch(host, service).apply(desired())
     assert service.running == original == manifest(tmp_path)
 
 
@@ -187,50 +187,50 @@ def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_
     with pytest.raises(
         ServiceError, match=r"something else; and the former configuration could not be restored: .* something else"
     ):
-        switch(host, Restarted(tmp_path, refuses=bool)).apply(wanted())
+        switch(host, Restarted(tmp_path, refuses=bool)).apply(desired())
     assert manifest(tmp_path) == original
 
 
 def test_a_manifest_that_was_put_back_has_the_mode_that_it_has_now(tmp_path, host):
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     place = tmp_path / MANIFEST.removeprefix("/")
     place.chmod(0o640)
     running = manifest(tmp_path)
     with pytest.raises(ServiceError, match="does not run"):
-        switch(host, Runner(refuses=lambda text: text != running)).apply(wanted("https://10.96.0.21:32766"))
+        switch(host, Runner(refuses=lambda text: text != running)).apply(desired("https://10.96.0.21:32766"))
     assert (manifest(tmp_path), place.stat().st_mode & 0o777) == (running, 0o640)
 
 
 def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_run(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(Killed):
-        switch(host, Runner(refuses=lambda text: FLAG in text, dies=True)).apply(wanted())
+        switch(host, Runner(refuses=lambda text: FLAG in text, dies=True)).apply(desired())
     assert FLAG in manifest(tmp_path)
     with pytest.raises(ServiceError, match="the former state was restored"):
-        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(desired())
     assert tree(tmp_path) == before
 
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     running = manifest(tmp_path)
-    other = wanted("https://10.96.0.21:32766")
+    other = desired("https://10.96.0.21:32766")
     with pytest.raises(Killed):
         switch(host, Runner(refuses=lambda text: text != running, dies=True)).apply(other)
     assert manifest(tmp_path) != running
     with pytest.raises(ServiceError, match="the former state was restored"):
         switch(host, Runner(refuses=lambda text: text != running)).apply(other)
     assert manifest(tmp_path) == running
-    assert switch(host).apply(wanted()).changes == ()
+    assert switch(host).apply(desired()).changes == ()
     switch(host).remove()
     assert tree(tmp_path) == before
 
 
 def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_path, host):
     with pytest.raises(Killed):
-        switch(host, Runner(refuses=bool, dies=True)).apply(wanted())
+        switch(host, Runner(refuses=bool, dies=True)).apply(desired())
     upgraded = kubeadm_manifest(35)
     (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
     with pytest.raises(ServiceError, match="the former state was restored"):
-        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(desired())
     assert manifest(tmp_path) == upgraded
 
 
@@ -240,8 +240,8 @@ def test_a_scheduler_that_others_must_restart_is_restarted_whatever_was_cut_off(
     service = Restarted(tmp_path)
     for at in range(50):
         dying = DyingHost(short_host, at, after=after)
-        finished = [ends(switch(dying, service).apply, wanted())]
-        switch(short_host, service).apply(wanted())
+        finished = [ends(switch(dying, service).apply, desired())]
+        switch(short_host, service).apply(desired())
         assert FLAG in service.running
         finished.append(ends(switch(DyingHost(short_host, at, after=after), service).remove))
         switch(short_host, service).remove()
@@ -265,16 +265,16 @@ def ends(call, *args):
 def test_a_scheduler_that_does_not_run_is_left_alone(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(ServiceError):
-        switch(host, Runner(refuses=bool)).apply(wanted())
+        switch(host, Runner(refuses=bool)).apply(desired())
     assert tree(tmp_path) == before
 
 
 def test_a_manifest_written_anew_by_others_is_switched_again_and_keeps_their_changes(tmp_path, host):
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     upgraded = kubeadm_manifest(35)
     (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
-    assert switch(host).check(wanted()).changes
-    switch(host).apply(wanted())
+    assert switch(host).check(desired()).changes
+    switch(host).apply(desired())
     assert FLAG in manifest(tmp_path)
     assert switch(host).remove().exact
     assert manifest(tmp_path) == upgraded
@@ -282,7 +282,7 @@ def test_a_manifest_written_anew_by_others_is_switched_again_and_keeps_their_cha
 
 def test_what_others_added_to_a_switched_manifest_stays_on_removal(tmp_path, host):
     original = manifest(tmp_path)
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     edited = manifest(tmp_path).replace("cpu: 100m", "cpu: 200m")
     (tmp_path / MANIFEST.removeprefix("/")).write_text(edited)
     removed = switch(host).remove()
@@ -307,10 +307,10 @@ def test_gcushare_is_adopted_and_its_files_go(tmp_path):
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
         "- urlPrefix: http://127.0.0.1:32766/gcushare-scheduler\n  bindVerb: bind\n"
     )
-    switch(host, adopt_gcushare=True).apply(wanted())
+    switch(host, adopt_gcushare=True).apply(desired())
     assert FLAG in manifest(tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["accelkit", "manifests", "scheduler.conf"]
-    assert switch(host, adopt_gcushare=True).apply(wanted()).changes == ()
+    assert switch(host, adopt_gcushare=True).apply(desired()).changes == ()
     switch(host).remove()
     assert manifest(tmp_path) == original
 
@@ -325,18 +325,18 @@ def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
         place.write_bytes(content)
         before = tree(tmp_path)
         with pytest.raises(ConfigurationError, match=words):
-            switch(host).apply(wanted())
+            switch(host).apply(desired())
         assert tree(tmp_path) == before
     place.unlink()
     with pytest.raises(ConfigurationError, match="there is no manifest"):
-        switch(host).apply(wanted())
+        switch(host).apply(desired())
     place.symlink_to("elsewhere.yaml")
     with pytest.raises(ConfigurationError, match="not a file but a link"):
-        switch(host).apply(wanted())
+        switch(host).apply(desired())
 
 
 def test_a_damaged_original_is_not_restored(tmp_path, host):
-    switch(host).apply(wanted())
+    switch(host).apply(desired())
     (original,) = (tmp_path / "var/lib/accelkit/backup").glob("*.original")
     original.write_text("no manifest")
     installed = tree(tmp_path)
@@ -353,5 +353,5 @@ def test_no_space_changes_nothing(tmp_path, host, monkeypatch):
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(ServiceError, match="cannot be written: No space left on device\nthe former state was restored"):
-        switch(host).apply(wanted())
+        switch(host).apply(desired())
     assert tree(tmp_path) == before
