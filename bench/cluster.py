@@ -181,12 +181,12 @@ async def measure_crowd(cluster: BareCluster, credentials: Credentials, size: Si
         "refused_binds": crowd.raced,
         "binds_of_a_caller": [min(crowd.answered), max(crowd.answered)],
         "binds_per_second": round(crowd.bound / seconds, 1),
-        **{verb: show_times(times) for verb, times in crowd.times.items()},
+        **{verb: print_times(times) for verb, times in crowd.times.items()},
         "miscounted_cards": Figure(miscounted, AIM_OF_MISCOUNTED),
     }
 
 
-def show_times(seconds: list[float]) -> dict[str, object]:
+def print_times(seconds: list[float]) -> dict[str, object]:
     ordered = sorted(seconds)
     return {
         "p50_ms": round(1000 * statistics.median(ordered), 1),

@@ -161,20 +161,23 @@ def find_ready(caches: Iterable[Cache]) -> set[str]:
 def reset_peaks(nodes: Iterable[str]) -> None:
     """Have the kernel of each node count the agent's highest use of memory anew."""
     for node in nodes:
-        _ask_agents(node, 'echo 5 > "/proc/$pid/clear_refs"')
+        _request_agents(node, 'echo 5 > "/proc/$pid/clear_refs"')
 
 
 def read_peaks(nodes: Iterable[str]) -> list[int]:
     """Return the agents' highest resident memory since then, in MiB, one for each of their processes."""
     kilobytes = [
-        line for node in nodes for line in _ask_agents(node, 'grep VmHWM "/proc/$pid/status"').split() if line.isdigit()
+        line
+        for node in nodes
+        for line in _request_agents(node, 'grep VmHWM "/proc/$pid/status"').split()
+        if line.isdigit()
     ]
     if not kilobytes:
         raise SystemExit("no node runs a cache agent")
     return [int(each) // 1024 for each in kilobytes]
 
 
-def _ask_agents(node: str, command: str) -> str:
+def _request_agents(node: str, command: str) -> str:
     # By what the shell itself can do, so that no process of the search has these words too.
     script = f"""
 for folder in /proc/[0-9]*; do

@@ -102,8 +102,8 @@ async def measure(gib: int, rounds: int) -> dict[str, object]:
     started = time.perf_counter()
     await plugin.advertise(cards, unit_bytes)
     shown_after = time.perf_counter() - started
-    shown = plugin._devices  # noqa: SLF001 - what the kubelet is sent
-    ids, size = [device.ID for device in shown.devices], len(shown.devices) // CARDS
+    sent = plugin._devices  # noqa: SLF001 - what the kubelet is sent
+    ids, size = [device.ID for device in sent.devices], len(sent.devices) // CARDS
     free = ids[-size:]
     held = write_pod_resources([ids[start : start + size] for start in range(0, len(ids) - size, size)])
 
@@ -139,7 +139,7 @@ async def measure(gib: int, rounds: int) -> dict[str, object]:
     return {
         "devices": len(ids),
         "list_seconds": round(shown_after, 3),
-        "list_bytes": Figure(shown.ByteSize(), MAX_MESSAGE_BYTES),
+        "list_bytes": Figure(sent.ByteSize(), MAX_MESSAGE_BYTES),
         "pod_resources_bytes": len(held),
         "floor_seconds": round(least, 4),
         "preferred_seconds": Figure(round(preferred, 3), AIM_OF_SECONDS),

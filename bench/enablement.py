@@ -140,26 +140,26 @@ def measure(count: int) -> dict[str, object]:
         # Faults of stages are counted below, and no failure of the benchmark.
         verified = nodes.play("verify.yml", "playbooks/verify.yml", codes=(0, 2))
         command = (sys.executable, "-m", "accelkit", "verify", "-o", "json")
-        told = nodes.run("accelkit verify", *command, codes=(0, 3, 4))
+        run = nodes.run("accelkit verify", *command, codes=(0, 3, 4))
     finally:
         nodes.down()
     return {
         "first_seconds": round(first.seconds, 1),
         "second_seconds": round(second.seconds, 1),
         "verify_seconds": round(verified.seconds, 1),
-        "command_seconds": round(told.seconds, 2),
+        "command_seconds": round(run.seconds, 2),
         "second_to_first": Figure(round(second.seconds / first.seconds, 3), AIM_OF_SECOND),
         "second_changed": Figure(second.changed, AIM_OF_CHANGED),
         "verify_code": verified.code,
-        "stages": count_outcomes(json.loads(told.printed)),
+        "stages": count_outcomes(json.loads(run.printed)),
     }
 
 
-def count_outcomes(told: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+def count_outcomes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Return by stage how many nodes ended how on it, without what none did."""
     return {
         str(row["stage"]): {outcome: count for outcome, count in row["counts"].items() if count}
-        for row in told["summary"]
+        for row in report["summary"]
     }
 
 

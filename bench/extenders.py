@@ -189,8 +189,8 @@ class ExtenderClient:
     async def inspect(self) -> dict[str, Any]:
         """Return what `accelkit inspect` shows."""
         async with self._session.get(f"{self._url}/inspect", ssl=self._tls) as reply:
-            shown: dict[str, Any] = json.loads(await reply.read())
-        return shown
+            inspected: dict[str, Any] = json.loads(await reply.read())
+        return inspected
 
 
 @asynccontextmanager

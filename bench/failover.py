@@ -288,20 +288,20 @@ async def measure(ways: list[str], times: int, nodes: int, ping: int) -> dict[st
     async with run_cluster() as cluster:
         await cluster.create_nodes(range(nodes))
         bench = Bench(cluster, await issue_credentials(cluster), ping)
-        shown: dict[str, object] = {"kube_scheduler_pings_after_seconds": ping or "as it does by itself"}
+        results: dict[str, object] = {"kube_scheduler_pings_after_seconds": ping or "as it does by itself"}
         async with bench.run():
             for way in ways:
                 gaps = []
                 for _ in range(times):
                     gaps.append(await bench.fail(way))
                     print(f"{way}: {gaps[-1]:.2f} s", file=sys.stderr, flush=True)
-                shown[way] = {
+                results[way] = {
                     "seconds": [round(each, 2) for each in gaps],
                     "median": round(statistics.median(gaps), 2),
                     "max": Figure(round(max(gaps), 2), AIM_OF_GAP_SECONDS),
                 }
-        shown |= bench.settled
-    return shown
+        results |= bench.settled
+    return results
 
 
 def main() -> None:

@@ -84,8 +84,8 @@ def serve(nodes: int, port: int) -> None:
         if path in floor:
             return Reply(200, encode(floor[path]))
         name, _, verb = path[1:].rpartition("/")
-        asked = verbs[name]
-        return Reply(200, encode(await asked.filter(args) if verb == "filter" else asked.prioritize(args)))
+        requests = verbs[name]
+        return Reply(200, encode(await requests.filter(args) if verb == "filter" else requests.prioritize(args)))
 
     async def run() -> None:
         await HttpServer(Listen("127.0.0.1", port), handle).run(asyncio.Event())
@@ -107,7 +107,7 @@ class Client:
             else:
                 return
 
-    def ask(self, path: str, body: bytes) -> tuple[float, bytes]:
+    def request(self, path: str, body: bytes) -> tuple[float, bytes]:
         """Return how long the answer took, in seconds, and the answer."""
         started = time.perf_counter()
         self._connection.request("POST", path, body, {"Content-Type": "application/json"})
@@ -120,7 +120,7 @@ class Client:
 
     def post(self, path: str, body: bytes) -> float:
         """Return how long the answer took, in seconds."""
-        return self.ask(path, body)[0]
+        return self.request(path, body)[0]
 
     def read_cpu_seconds(self) -> float:
         self._connection.request("POST", "/cpu", b"")
@@ -143,13 +143,13 @@ class Taken:
         }
 
 
-def ask(
-    client: Client, asked: list[tuple[str, list[bytes]]], rounds: int, before: Callable[[str], None]
+def measure_requests(
+    client: Client, requests: list[tuple[str, list[bytes]]], rounds: int, before: Callable[[str], None]
 ) -> list[Taken]:
     """Post to each path in turn, `rounds` times after a warm-up, with the next body each time."""
-    taken = [Taken() for _ in asked]
+    taken = [Taken() for _ in requests]
     for number in range(-WARM_UP, rounds):
-        for each, (path, bodies) in zip(taken, asked, strict=True):
+        for each, (path, bodies) in zip(taken, requests, strict=True):
             before(path)
             cpu = client.read_cpu_seconds()
             seconds = client.post(path, bodies[number % len(bodies)])
@@ -192,9 +192,9 @@ def measure_kind(
             client.post("/churn", b"")
 
     filters, priorities = bodies
-    asked = [(f"/floor/{name}/filter", filters), (f"/floor/{name}/prioritize", priorities)]
-    asked += [(own, filters), (f"/{name}/prioritize", priorities)]
-    floor_filter, floor_prioritize, filtered, prioritized = ask(client, asked, rounds, change)
+    requests = [(f"/floor/{name}/filter", filters), (f"/floor/{name}/prioritize", priorities)]
+    requests += [(own, filters), (f"/{name}/prioritize", priorities)]
+    floor_filter, floor_prioritize, filtered, prioritized = measure_requests(client, requests, rounds, change)
     return {
         "filter": compare(filtered, floor_filter, None),
         "prioritize": compare(prioritized, floor_prioritize, None),
@@ -205,8 +205,8 @@ def measure_kind(
 def measure_whole_nodes(client: Client, nodes: int, rounds: int) -> dict[str, object]:
     items = [world.build_node(number) for number in range(nodes)]
     body = json.dumps({"Pod": world.build_pod(UNITS), "Nodes": {"items": items}}, separators=(",", ":")).encode()
-    asked = [("/floor/decode", [body]), (f"/{ALL}/{Policy.BINPACK}/filter", [body])]
-    floor, taken = ask(client, asked, rounds, lambda _: None)
+    requests = [("/floor/decode", [body]), (f"/{ALL}/{Policy.BINPACK}/filter", [body])]
+    floor, taken = measure_requests(client, requests, rounds, lambda _: None)
     return {"nodes": nodes, "body_bytes": len(body), **compare(taken, floor, AIM_OF_WHOLE_NODES)}
 
 
@@ -219,12 +219,12 @@ def measure_at(nodes: int, rounds: int, *, whole: bool) -> dict[str, object]:
         names = [world.format_node_name(number) for number in range(nodes)]
         aim = AIM_OF_RATIO if nodes <= AIM_NODES else None
 
-        def build_bodies(asked: list[str], units: range) -> list[bytes]:
-            return [json.dumps({"Pod": world.build_pod(each), "NodeNames": asked}).encode() for each in units]
+        def build_bodies(requests: list[str], units: range) -> list[bytes]:
+            return [json.dumps({"Pod": world.build_pod(each), "NodeNames": requests}).encode() for each in units]
 
         def build_both(name: str, units: range) -> tuple[list[bytes], list[bytes]]:
             filters = build_bodies(names, units)
-            left = json.loads(client.ask(f"/{name}/filter", filters[0])[1])["NodeNames"]
+            left = json.loads(client.request(f"/{name}/filter", filters[0])[1])["NodeNames"]
             return filters, build_bodies(left, units)
 
         results: dict[str, object] = {}
@@ -266,8 +266,10 @@ def measure_growth(first: tuple[int, dict[str, object]], last: tuple[int, dict[s
         return round(after / before / (many / few), 3)
 
     names = [f"{way}/{policy}" for way in WAYS for policy in Policy]
-    shown = {name: {"p50": grow(name, "p50_ms"), "cpu": Figure(grow(name, "cpu_ms"), AIM_OF_GROWTH)} for name in names}
-    return {"from_nodes": few, "to_nodes": many, **shown}
+    results = {
+        name: {"p50": grow(name, "p50_ms"), "cpu": Figure(grow(name, "cpu_ms"), AIM_OF_GROWTH)} for name in names
+    }
+    return {"from_nodes": few, "to_nodes": many, **results}
 
 
 def main() -> None:

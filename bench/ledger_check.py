@@ -28,14 +28,14 @@ async def count_miscounted(cluster: BareCluster, client: ExtenderClient, bound: 
     Raises:
         TimeoutError: the extender does not show as many.
     """
-    shown: dict[str, Any] = {}
+    inspected: dict[str, Any] = {}
 
-    async def shows_all() -> bool:
-        nonlocal shown
-        shown = await client.inspect()
-        return len({share["uid"] for card in _cards(shown) for share in card["shares"]}) == bound
+    async def lists_all() -> bool:
+        nonlocal inspected
+        inspected = await client.inspect()
+        return len({share["uid"] for card in _cards(inspected) for share in card["shares"]}) == bound
 
-    await poll(shows_all, seconds=_SECONDS, what=f"the extender shows {bound} pods")
+    await poll(lists_all, seconds=_SECONDS, what=f"the extender shows {bound} pods")
     pods, _ = await list_all(cluster.api, PODS, Pod)
     assigned = Counter[tuple[str, str]]()
     for pod in pods:
@@ -44,7 +44,7 @@ async def count_miscounted(cluster: BareCluster, client: ExtenderClient, bound: 
             for share in (share for shares in text["containers"].values() for share in shares):
                 assigned[share["card"], pod.metadata.uid] += share["memory_bytes"]
     wrong = 0
-    for card in _cards(shown):
+    for card in _cards(inspected):
         counted = Counter[str]()
         for share in card["shares"]:
             counted[share["uid"]] += share["memory_bytes"]
@@ -68,5 +68,5 @@ async def wait_until_empty(client: ExtenderClient) -> None:
     await poll(empty, seconds=_SECONDS, what="the ledger is empty")
 
 
-def _cards(shown: dict[str, Any]) -> list[dict[str, Any]]:
-    return [card for node in shown["nodes"] for card in node["cards"]]
+def _cards(inspected: dict[str, Any]) -> list[dict[str, Any]]:
+    return [card for node in inspected["nodes"] for card in node["cards"]]

@@ -106,12 +106,12 @@ async def measure_at(kubeconfig: Path, folder: Path, size: Size) -> dict[str, ob
                     fitting = len(answer["NodeNames"]) if verb == "filter" else fitting
         after_use = read_memory_mb(child, "VmRSS")
         async with http.get(f"{url}/inspect") as reply:
-            shown = json.loads(await reply.read())
+            results = json.loads(await reply.read())
         peak = read_memory_mb(child, "VmHWM")
-    shares = {share["uid"] for node in shown["nodes"] for card in node["cards"] for share in card["shares"]}
+    shares = {share["uid"] for node in results["nodes"] for card in node["cards"] for share in card["shares"]}
     return {
-        "nodes": len(shown["nodes"]),
-        "cards": shown["totals"]["cards"],
+        "nodes": len(results["nodes"]),
+        "cards": results["totals"]["cards"],
         "pods": len(shares),
         "fitting_nodes": fitting,
         "ready_seconds": round(ready, 1),
@@ -126,8 +126,8 @@ async def measure(size: Size, *, real: bool) -> dict[str, object]:
         folder = Path(name)
         source = fill_cluster(size) if real else serve_objects(folder, size)
         async with source as kubeconfig:
-            shown = await measure_at(kubeconfig, folder, size)
-            return {"api_server": "kube-apiserver" if real else "played by this benchmark", **shown}
+            results = await measure_at(kubeconfig, folder, size)
+            return {"api_server": "kube-apiserver" if real else "played by this benchmark", **results}
 
 
 def main() -> None:

@@ -156,18 +156,18 @@ def order(ways: Sequence[str], number: int) -> list[str]:
 
 def summarise(done: dict[str, list[Round]], unit: str, value: Callable[[Round], float]) -> dict[str, object]:
     """Return the values of each way by round, with median and spread, and the CPU of a pod."""
-    shown: dict[str, object] = {}
+    results: dict[str, object] = {}
     for way, rounds in done.items():
         values = [value(each) for each in rounds]
         cpu = {name: statistics.median(each.cpu_ms[name] for each in rounds) for name in sorted(rounds[0].cpu_ms)}
-        shown[way] = {
+        results[way] = {
             unit: [round(each, 1) for each in values],
             "median": round(statistics.median(values), 1),
             "min": round(min(values), 1),
             "max": round(max(values), 1),
             "cpu_ms_per_pod": {name: round(each, 2) for name, each in cpu.items()},
         }
-    return shown
+    return results
 
 
 def compare(done: dict[str, list[Round]], way: str, other: str, aim: float | None) -> dict[str, object]:
@@ -205,19 +205,19 @@ async def measure(size: Size, ways: Sequence[str], *, kwok: bool) -> dict[str, o
         results: dict[str, object] = {"nodes": size.nodes, "kubelets": "kwok" if program else "none"}
         if size.rounds:
             done = await bench.run_rounds(ways, size.pods, size.rounds)
-            shown = summarise(done, "pods_per_second", lambda each: each.rate)
-            results |= {"pods": size.pods, **shown, **compare_all(done)}
+            throughput = summarise(done, "pods_per_second", lambda each: each.rate)
+            results |= {"pods": size.pods, **throughput, **compare_all(done)}
         if size.pending and size.pending_rounds:
             done = await bench.run_rounds([NULL, OURS], size.pending, size.pending_rounds)
-            results["pending"] = show_pending(done, size.pending)
+            results["pending"] = print_pending(done, size.pending)
     return results
 
 
-def show_pending(done: dict[str, list[Round]], pods: int) -> dict[str, object]:
+def print_pending(done: dict[str, list[Round]], pods: int) -> dict[str, object]:
     """Return the times to the last bind, and the null extender's as a part of ours."""
     null, ours = (statistics.median(each.seconds for each in done[way]) for way in (NULL, OURS))
-    shown = summarise(done, "seconds_to_last_bind", lambda each: each.seconds)
-    return {"pods": pods, **shown, "null/ours": Figure(round(null / ours, 3), AIM_OF_OURS_TO_NULL, at_least=True)}
+    results = summarise(done, "seconds_to_last_bind", lambda each: each.seconds)
+    return {"pods": pods, **results, "null/ours": Figure(round(null / ours, 3), AIM_OF_OURS_TO_NULL, at_least=True)}
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
-from example_caches import CacheFolder, find_caches, tell_origins
+from example_caches import CacheFolder, describe_origins, find_caches
 from workload_image import find_busybox, push_workload_image
 
 from accelkit.errors import AccelkitError, ConfigurationError, RegistryError
@@ -108,7 +108,7 @@ async def provide(registry: str, keys: Path, nodes: list[str], *, tls: bool = Fa
     with tempfile.TemporaryDirectory(prefix="accelkit-examples-") as work:
         async with RegistryClient(settings) as client:
             caches = find_caches(Path(work))
-            print(tell_origins(caches), file=sys.stderr)
+            print(describe_origins(caches), file=sys.stderr)
             images = await push_all(client, registry, caches, keys, plain_http=not tls)
             images.digests[WORKLOAD] = await push_workload_image(
                 client, parse_reference(f"{registry}/{WORKLOAD}"), find_busybox()

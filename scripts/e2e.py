@@ -54,13 +54,13 @@ def main() -> int:
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
     }
     command = ["molecule", "test", "--scenario-name", scenario]
-    status, failed = run_telling(command, environment)
+    status, failed = run_and_report(command, environment)
     if status:
         print("\nWhat failed:", *(failed or ["no task did"]), sep="\n", flush=True)
     return status
 
 
-def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
+def run_and_report(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
     """Run molecule and print its output.
 
     Returns:
@@ -81,8 +81,8 @@ def run_telling(command: Sequence[str], environment: Mapping[str, str]) -> tuple
             if words.startswith(("fatal: ", "failed: ")):
                 failed = task
     # What Ansible prints of a program's output a second time, line by line, says nothing new.
-    told = list(takewhile(lambda words: not words.startswith("stdout_lines:"), failed))
-    return process.returncode, told[-MOST_LINES:]
+    failures = list(takewhile(lambda words: not words.startswith("stdout_lines:"), failed))
+    return process.returncode, failures[-MOST_LINES:]
 
 
 def find_problem() -> str | None:

@@ -2,7 +2,7 @@
 
 `ACCELKIT_VECTORS` names the folder in which `caches/vector-add-cache`, `caches/vector-add-cache-rocm` and
 `caches/vllm-cache` lie. Those that it does not have are made, for the same targets, with kernels that no card could
-run; `tell_origins` says which.
+run; `describe_origins` says which.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def find_caches(work: Path) -> list[CacheFolder]:
     return found
 
 
-def tell_origins(caches: list[CacheFolder]) -> str:
+def describe_origins(caches: list[CacheFolder]) -> str:
     """Return the sentence that lists the caches that frameworks wrote, and those that were built here."""
     real = ", ".join(each.name for each in caches if each.real)
     made = ", ".join(each.name for each in caches if not each.real)
-    told = [f"written by their frameworks: {real}"] if real else []
+    origins = [f"written by their frameworks: {real}"] if real else []
     if made:
-        told.append(
+        origins.append(
             f"made here, with kernels that no card could run: {made} (ACCELKIT_VECTORS names the folder of others)"
         )
-    return "; ".join(told)
+    return "; ".join(origins)
 
 
 def write_triton(folder: Path, gpu: str, *, kernel: str = "add_kernel", built_at: str = "/build/cache") -> None:

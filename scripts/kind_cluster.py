@@ -114,9 +114,9 @@ class KindCluster:
     def _await_refusal(self, pod: str, sentence: str) -> None:
         path = '{.status.conditions[?(@.type=="PodScheduled")].message}'
         deadline = time.monotonic() + POD_SECONDS
-        while sentence not in (said := self.kubectl("get", "pod", pod, f"--output=jsonpath={path}")):
+        while sentence not in (output := self.kubectl("get", "pod", pod, f"--output=jsonpath={path}")):
             if time.monotonic() > deadline:
-                raise KindError(f"the scheduler does not refuse {pod} with {sentence!r}: {said or 'it says nothing'}")
+                raise KindError(f"the scheduler does not refuse {pod} with {sentence!r}: {output or 'it says nothing'}")
             time.sleep(1)
 
     def read_phase(self, pod: str) -> str:
@@ -166,6 +166,6 @@ def run(
     except subprocess.TimeoutExpired as exc:
         raise KindError(f"{' '.join(command[:4])} did not end within {seconds:.0f} s") from exc
     if done.returncode:
-        said = "\n".join(filter(None, (done.stdout[-4000:], done.stderr[-2000:])))
-        raise KindError(f"{' '.join(command[:4])} failed with {done.returncode}:\n{said}")
+        output = "\n".join(filter(None, (done.stdout[-4000:], done.stderr[-2000:])))
+        raise KindError(f"{' '.join(command[:4])} failed with {done.returncode}:\n{output}")
     return done.stdout

@@ -170,8 +170,8 @@ def try_incompatible(cluster: MatrixCluster) -> None:
     cluster.await_pod(space, "reader")
     await_counts(cluster, space, {"nodeCnt": 2, "nodeInUseCnt": 1, "podRunningCnt": 2})
     cluster.make_pod(space, build_pod("stray", claim="rocm", path=status["mountPath"], node=bad))
-    said = await_events(cluster, space, "stray", "FailedMount")
-    print(f"    a pod on {bad}: {said}", flush=True)
+    output = await_events(cluster, space, "stray", "FailedMount")
+    print(f"    a pod on {bad}: {output}", flush=True)
 
 
 def await_counts(cluster: MatrixCluster, space: str, wanted: dict[str, int]) -> None:
@@ -193,8 +193,8 @@ def await_events(cluster: MatrixCluster, space: str, pod: str, reason: str) -> s
             "--namespace", space, "get", "events", selector, "--output=jsonpath={.items[*].message}"
         )
 
-    said: str = cluster.until(look, f"there is no event {reason} of {pod}", "pod", space, WAIT_SECONDS)
-    return said
+    output: str = cluster.until(look, f"there is no event {reason} of {pod}", "pod", space, WAIT_SECONDS)
+    return output
 
 
 def try_private(cluster: MatrixCluster, registry: PrivateRegistry) -> None:

@@ -66,12 +66,12 @@ class MatrixCluster:
 
     def make_images(self) -> None:
         """Push the examples' images, and lead the nodes to them."""
-        said = run(
+        output = run(
             *(sys.executable, str(REPOSITORY / "scripts" / "cache_example_images.py")),
             *("--keys", str(self.home / "keys"), "--hosts-on", *self.workers),
             seconds=WAIT_SECONDS,
         )
-        self.images = json.loads(said)
+        self.images = json.loads(output)
 
     @property
     def gateway(self) -> str:
@@ -107,8 +107,8 @@ class MatrixCluster:
                 check=False,
             )
         if done.returncode:
-            said = "\n".join(log.read_text().splitlines()[-60:])
-            raise KindError(f"{playbook} failed with {done.returncode}:\n{said}")
+            output = "\n".join(log.read_text().splitlines()[-60:])
+            raise KindError(f"{playbook} failed with {done.returncode}:\n{output}")
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Apply objects."""
@@ -127,8 +127,8 @@ class MatrixCluster:
 
     def read(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
         """Return an object."""
-        said = self.kind.kubectl("--namespace", namespace, "get", kind, name, "--output=json")
-        found: dict[str, Any] = json.loads(said)
+        output = self.kind.kubectl("--namespace", namespace, "get", kind, name, "--output=json")
+        found: dict[str, Any] = json.loads(output)
         return found
 
     def await_condition(
@@ -146,8 +146,8 @@ class MatrixCluster:
         def look() -> dict[str, Any] | None:
             status: dict[str, Any] = self.read("gkmcache", name, namespace).get("status", {})
             found = find(status, type_)
-            said = [f"{each['status']}/{each['reason']}" for each in found]
-            return status if said == [wanted] and all(each in found[0]["message"] for each in words) else None
+            output = [f"{each['status']}/{each['reason']}" for each in found]
+            return status if output == [wanted] and all(each in found[0]["message"] for each in words) else None
 
         found: dict[str, Any] = self.until(
             look, f"{type_} of {namespace}/{name} is not {wanted}", "gkmcache", namespace, seconds
@@ -161,8 +161,8 @@ class MatrixCluster:
         deadline = time.monotonic() + seconds
         while not (found := look()):
             if time.monotonic() > deadline:
-                said = self.kind.kubectl("--namespace", namespace, "describe", kind)
-                raise KindError(f"{complaint} within {seconds:.0f} s:\n{said[-6000:]}")
+                output = self.kind.kubectl("--namespace", namespace, "describe", kind)
+                raise KindError(f"{complaint} within {seconds:.0f} s:\n{output[-6000:]}")
             time.sleep(1)
         return found
 

@@ -35,8 +35,8 @@ def main() -> int:
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "brief"}
     # Processes that outlive their event loop are told of at random, by whatever test runs when they are thrown away;
     # our own Python is the judge of those.
-    told = "default::pytest.PytestUnraisableExceptionWarning"
-    tests = [str(ENVIRONMENT / "bin" / "python"), "-m", "pytest", "-W", told, *arguments]
+    filter_ = "default::pytest.PytestUnraisableExceptionWarning"
+    tests = [str(ENVIRONMENT / "bin" / "python"), "-m", "pytest", "-W", filter_, *arguments]
     return subprocess.run(tests, cwd=REPOSITORY, env=environment, check=False).returncode
 
 

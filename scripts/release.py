@@ -95,9 +95,9 @@ def check_installation(venv: Path, version: str, environment: dict[str, str]) ->
     """Fail if an environment's commands, playbooks or modules are not those of this version."""
     (collection,) = venv.glob("lib/python*/site-packages/ansible_collections/accelkit/kubernetes")
     inventory = ("-i", collection / "inventories" / "sample")
-    said = run(venv / "bin" / "accelkit", "--version", environment=environment)
-    if version not in said:
-        raise ReleaseError(f"`accelkit --version` prints {said.strip()}, but {version} was installed; build again")
+    output = run(venv / "bin" / "accelkit", "--version", environment=environment)
+    if version not in output:
+        raise ReleaseError(f"`accelkit --version` prints {output.strip()}, but {version} was installed; build again")
     playbook = (venv / "bin" / "ansible-playbook", "accelkit.kubernetes.preflight", *inventory)
     run(*playbook, "--syntax-check", environment=environment)
     listed = run(venv / "bin" / "ansible-doc", "--list", "--json", "accelkit.kubernetes", environment=environment)

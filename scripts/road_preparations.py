@@ -100,11 +100,11 @@ class Traveller:
             except subprocess.TimeoutExpired as exc:
                 raise KindError(f"it did not end within {seconds:.0f} s; its output is in {log}") from exc
             file.seek(start)
-            said = file.read()
+            output = file.read()
         print(f"    {time.monotonic() - started:.0f} s", flush=True)
         if code:
-            raise KindError(f"it failed with {code}:\n" + "\n".join(said.splitlines()[-60:]))
-        return said
+            raise KindError(f"it failed with {code}:\n" + "\n".join(output.splitlines()[-60:]))
+        return output
 
     def make_environment(self, *requirements: str) -> None:
         """Make a Python environment and install into it."""
@@ -119,12 +119,12 @@ class Traveller:
 
     def play(self, playbook: str, *, changes: bool | None = None) -> None:
         """Run a playbook; `changes` says whether it has to change something, or must not."""
-        said = self.run(*self.commands(playbook), seconds=PLAYBOOK_SECONDS)
-        recap = said[said.rindex("PLAY RECAP") :]
+        output = self.run(*self.commands(playbook), seconds=PLAYBOOK_SECONDS)
+        recap = output[output.rindex("PLAY RECAP") :]
         changed = sum(map(int, re.findall(r"changed=(\d+)", recap)))
         print(f"    changed={changed}", flush=True)
         if changes is not None and bool(changed) is not changes:
-            raise KindError(f"{playbook} has changed={changed}:\n{said[-6000:]}")
+            raise KindError(f"{playbook} has changed={changed}:\n{output[-6000:]}")
 
 
 def prepare_checkout(traveller: Traveller) -> None:
@@ -208,8 +208,8 @@ def build_image(traveller: Traveller) -> str:
         {"ansible.builtin.debug": {"msg": "reference={{ images_reference }}="}},
     ]
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    said = traveller.run("ansible-playbook", str(playbook), "-e", f"images_source={REPOSITORY}")
-    return str(re.findall(r"reference=(\S+)=", said)[-1])
+    output = traveller.run("ansible-playbook", str(playbook), "-e", f"images_source={REPOSITORY}")
+    return str(re.findall(r"reference=(\S+)=", output)[-1])
 
 
 def make_credential(cluster: KindCluster, authority: Path) -> dict[str, str]:

@@ -49,9 +49,9 @@ def walk(road: str, *, keep: bool) -> None:
         traveller.play("verify", changes=False)
         cluster.share()
         cluster.check_accounts()
-        shown = traveller.run("accelkit", "inspect", *traveller.inspect_options)
-        if not all(name in shown for name in ("share-4", "share-8", "share-12")):
-            raise KindError(f"accelkit inspect shows other pods:\n{shown}")
+        printed = traveller.run("accelkit", "inspect", *traveller.inspect_options)
+        if not all(name in printed for name in ("share-4", "share-8", "share-12")):
+            raise KindError(f"accelkit inspect shows other pods:\n{printed}")
         containers = cluster.list_containers()
         traveller.play("site", changes=False)
         traveller.play("verify", changes=False)

@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
             argument_spec=read_argument_spec(DOCUMENTATION), required_if=[("state", "present", ["tag", "archive"])]
         )
         self._given = given
-        self._runtime = self._ask(RUNTIME).strip()
+        self._runtime = self._run_script(RUNTIME).strip()
         if not self._runtime:
             raise AnsibleActionFail(
                 "the node has none of ctr, k3s, docker and podman; let it pull the image from a registry"
@@ -57,10 +57,10 @@ class ActionModule(ActionBase):
         """Return the node's images of the repository: their names, and the digests or identifiers they stand for."""
         if "ctr" in self._runtime:
             # REF TYPE DIGEST SIZE ...
-            rows = [line.split() for line in self._ask(f"{self._runtime} images ls").splitlines()[1:]]
+            rows = [line.split() for line in self._run_script(f"{self._runtime} images ls").splitlines()[1:]]
             images = {row[0]: row[2] for row in rows}
         else:
-            lines = self._ask(
+            lines = self._run_script(
                 f"{self._runtime} images --no-trunc --format '{{{{.Repository}}}}:{{{{.Tag}}}} {{{{.ID}}}}'"
             )
             images = dict(line.split() for line in lines.splitlines())
@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
         try:
             self._transfer_file(archive, place)
             load = f"{self._runtime} images import" if "ctr" in self._runtime else f"{self._runtime} load --input"
-            self._ask(f"{load} {shlex.quote(place)}")
+            self._run_script(f"{load} {shlex.quote(place)}")
         finally:
             self._low_level_execute_command(f"rm -f {shlex.quote(place)}", sudoable=False)
 
@@ -91,14 +91,14 @@ class ActionModule(ActionBase):
             return name
         pinned = f"{self._given['repository']}@{digest}"
         if not self._task.check_mode:
-            self._ask(f"{self._runtime} images tag --force {shlex.quote(name)} {shlex.quote(pinned)}")
+            self._run_script(f"{self._runtime} images tag --force {shlex.quote(name)} {shlex.quote(pinned)}")
         return pinned
 
     def _remove(self, name):
         remove = "images rm" if "ctr" in self._runtime else "rmi --force"
-        self._ask(f"{self._runtime} {remove} {shlex.quote(name)}")
+        self._run_script(f"{self._runtime} {remove} {shlex.quote(name)}")
 
-    def _ask(self, script):
+    def _run_script(self, script):
         answer = self._low_level_execute_command(f"/bin/sh -c {shlex.quote(script)}")
         if answer["rc"]:
             reason = " ".join((answer["stderr"] or answer["stdout"]).split())[-500:]

@@ -13,7 +13,7 @@ class ActionModule(WaitingAction):
 
     option = "wait_seconds"
     what = "kubelets to give up the resources"
-    looks_at_once = False
+    reads_without_limit = False
 
     def find_limit(self, arguments):
         """Return for how many seconds the module waits at most; only for offers in slices."""

@@ -216,7 +216,7 @@ RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
 }
 # What may change of a cache that is there: who signed it, where other policies are given.
-SHOWN = ("digest", "path", "mount_path", "signatures")
+RETURNED = ("digest", "path", "mount_path", "signatures")
 
 
 async def extract(module):
@@ -242,12 +242,12 @@ async def extract(module):
         else:
             view = to_builtins(describe_extraction(await extract_image(client, request)))
     before = known.get(view["path"], {})
-    diff = {"before": select_shown(before), "after": select_shown(view)}
+    diff = {"before": select_returned(before), "after": select_returned(view)}
     return {**view, "changed": diff["before"] != diff["after"], "diff": diff}
 
 
-def select_shown(view):
-    return {name: view[name] for name in SHOWN if name in view}
+def select_returned(view):
+    return {name: view[name] for name in RETURNED if name in view}
 
 
 def main():

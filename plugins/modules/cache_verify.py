@@ -203,8 +203,8 @@ async def verify(module):
             raw = await client.read_manifest(verification.image)
             verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
     view = to_builtins(describe_verification(str(verification.image), verification, verdicts))
-    told = ("image", "digest", "verified", "signatures", "compatibility")
-    return {"changed": False, **{name: view[name] for name in told}}
+    returned = ("image", "digest", "verified", "signatures", "compatibility")
+    return {"changed": False, **{name: view[name] for name in returned}}
 
 
 def main():

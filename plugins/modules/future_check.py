@@ -140,13 +140,13 @@ def main():
         packages={"type": "dict", "default": {}},
         **REGISTRY_ARGUMENTS,
     )
-    answers = to_builtins(call(module, lambda api: _ask(api, module)))
+    answers = to_builtins(call(module, lambda api: _check(api, module)))
     refused = {each["node"] for each in answers if each["works"] == "no"}
     unknown = {each["node"] for each in answers if each["works"] == "unknown"}
     module.exit_json(changed=False, answers=answers, refused=sorted(refused), unknown=sorted(unknown - refused))
 
 
-async def _ask(api, module):
+async def _check(api, module):
     given = module.params
     nodes = select_nodes(await list_driver_nodes(api), given["node_selector"])
     delivery = Delivery(given["mode"], read_drivers(given["vendors"]), await has_module_manager(api))

@@ -122,34 +122,34 @@ def main():
         dialect={"type": "str", "default": "native"},
         dialects={"type": "list", "elements": "str", "default": []},
     )
-    look = call(module, lambda api: _look(api, module.params))
-    told = {name: each for name, each in look.judgements.items() if each.reason}
-    contested = [name for name, each in told.items() if each.fate is Fate.CONTESTED]
-    left_alone = [name for name, each in told.items() if each.fate is Fate.LEFT_ALONE]
+    survey = call(module, lambda api: _survey(api, module.params))
+    owned = {name: each for name, each in survey.judgements.items() if each.reason}
+    contested = [name for name, each in owned.items() if each.fate is Fate.CONTESTED]
+    left_alone = [name for name, each in owned.items() if each.fate is Fate.LEFT_ALONE]
     result = {
         "left_alone": left_alone,
-        "judgements": {name: _describe(each) for name, each in told.items()},
-        "notes": list(look.notes),
+        "judgements": {name: _describe(each) for name, each in owned.items()},
+        "notes": list(survey.notes),
     }
-    for note in look.notes:
+    for note in survey.notes:
         module.warn(note)
     if contested:
-        listing = "; ".join(f"{name}: {', '.join(told[name].gives) or told[name].evidence}" for name in contested)
+        listing = "; ".join(f"{name}: {', '.join(owned[name].gives) or owned[name].evidence}" for name in contested)
         module.fail_json(
             msg=f"another device plugin gives the same cards ({listing}), so two would give one card away "
-            f"(TwoOwners: {told[contested[0]].evidence}); {told[contested[0]].next_action}",
+            f"(TwoOwners: {owned[contested[0]].evidence}); {owned[contested[0]].next_action}",
             **result,
         )
     named = [name for name in left_alone if name in module.params["nodes"]]
     if named:
-        listing = "; ".join(f"{name}: {told[name].evidence}" for name in named)
+        listing = "; ".join(f"{name}: {owned[name].evidence}" for name in named)
         module.fail_json(
             msg=f"nodes that are to be shared are somebody else's (NodeOwned: {listing}); take them out of "
-            f"accelkit_shared_nodes, or: {told[named[0]].next_action}",
+            f"accelkit_shared_nodes, or: {owned[named[0]].next_action}",
             **result,
         )
     for name in left_alone:
-        module.warn(f"node {name} is left alone (NodeOwned): {told[name].evidence}; {told[name].next_action}")
+        module.warn(f"node {name} is left alone (NodeOwned): {owned[name].evidence}; {owned[name].next_action}")
     module.exit_json(changed=False, **result)
 
 
@@ -162,7 +162,7 @@ def _describe(judgement):
     }
 
 
-async def _look(api, given):
+async def _survey(api, given):
     served = load_served_dialect(given["dialect"])
     counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.requestable}
     # What our agents serve is another plugin's until the node says that it is ours.

@@ -150,7 +150,7 @@ GIVEN = {
 }
 
 
-def shown(data):
+def redact(data):
     return {
         name: {
             "not_after": format_not_after(content["tls.crt"]),
@@ -204,8 +204,8 @@ def main():
         labels={"type": "dict", "default": {}},
     )
     stored, data, changed, ending = call(module, lambda api: keep(api, module))
-    after = shown(data)
-    before = {name: each for name, each in shown(stored).items() if name in after}
+    after = redact(data)
+    before = {name: each for name, each in redact(stored).items() if name in after}
     client = data[CLIENT]
     # A result with the value of a secret option is masked; this key is what the caller asks for.
     module.no_log_values.discard(client["tls.key"].decode())

@@ -125,16 +125,16 @@ def main():
         _warn(module, SHARES_REPELLED, f"a pod that asks for {resource} alone does not bear the taints", keys)
     for resource, why in found.unknown.items():
         _warn(module, ADMISSION_UNKNOWN, f"a pod that asks for {resource} is refused ({why})", given["taints"])
-    shown = [str(each) for each in found.intolerant[:MOST_LISTED]]
-    more = len(found.intolerant) - len(shown)
-    if shown:
-        listing = ", ".join(shown) + (f" and {more} more" if more else "")
+    listed = [str(each) for each in found.intolerant[:MOST_LISTED]]
+    more = len(found.intolerant) - len(listed)
+    if listed:
+        listing = ", ".join(listed) + (f" and {more} more" if more else "")
         _warn(module, TOLERATION_MISSING, f"these do not bear taints of their nodes: {listing}", given["taints"])
     module.exit_json(
         changed=False,
         repelled={resource: list(keys) for resource, keys in found.repelled.items()},
         unknown=found.unknown,
-        intolerant=shown,
+        intolerant=listed,
     )
 
 

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 # A module returns nothing until it ends. So the action plugin shows the wait, in the output of any runner of playbooks.
-SHOW_SECONDS = 15.0
+REPORT_SECONDS = 15.0
 
 display = Display()
 
@@ -35,7 +35,7 @@ class Progress:
         self._host, self.waiting, self._seconds = host, waiting, float(seconds)
         self._began = time.monotonic()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread = threading.Thread(target=self._report_progress, daemon=True)
 
     def __enter__(self):
         self._thread.start()
@@ -50,8 +50,8 @@ class Progress:
         """Seconds since the start of the wait."""
         return time.monotonic() - self._began
 
-    def _show(self):
-        while not self._ended.wait(SHOW_SECONDS):
+    def _report_progress(self):
+        while not self._ended.wait(REPORT_SECONDS):
             limit = f" of {self._seconds:.0f} s" if self._seconds else ""
             display.display(f"[{self._host}] waiting for {self.waiting} ({self.elapsed:.0f} s{limit})")
 
@@ -67,7 +67,7 @@ class WaitingAction(ActionBase):
         default: the default of this option.
         what: what the module waits for; shown until the module returns `waiting_for`.
         slices: whether the module waits in slices.
-        looks_at_once: whether a module that waits in slices returns `waiting_for` even if its limit is 0 s.
+        reads_without_limit: whether a module that waits in slices returns `waiting_for` even if its limit is 0 s.
     """
 
     _supports_check_mode = True
@@ -76,7 +76,7 @@ class WaitingAction(ActionBase):
     default = 0
     what = ""
     slices = False
-    looks_at_once = True
+    reads_without_limit = True
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
@@ -93,11 +93,11 @@ class WaitingAction(ActionBase):
     def _run_slices(self, progress, limit, task_vars):
         # The first call makes all changes and does not wait.
         first = result = self._call(0, task_vars)
-        if not self.looks_at_once and not first.get("failed"):
-            result = self._call(min(SHOW_SECONDS, limit), task_vars)
+        if not self.reads_without_limit and not first.get("failed"):
+            result = self._call(min(REPORT_SECONDS, limit), task_vars)
         while result.get("waiting_for") and progress.elapsed < limit:
             progress.waiting = result["waiting_for"]
-            result = self._call(min(SHOW_SECONDS, limit - progress.elapsed), task_vars)
+            result = self._call(min(REPORT_SECONDS, limit - progress.elapsed), task_vars)
         if result.get("waiting_for"):
             # The message and the exception of the module name only the last slice, so replace them.
             whole = {key: result[key] for key in result if key != "exception"}

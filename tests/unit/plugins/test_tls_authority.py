@@ -73,7 +73,7 @@ def test_only_what_changes_is_written(keep, secrets):
     keep()
     answer = keep(names=[*NAMES, "other"])
     assert secrets.written[1:] == [[SERVER]]
-    changed = {name for name, shown in answer["diff"]["after"].items() if shown != answer["diff"]["before"][name]}
+    changed = {name for name, redact in answer["diff"]["after"].items() if redact != answer["diff"]["before"][name]}
     assert changed == {SERVER}
 
 

@@ -123,7 +123,7 @@ def test_other_modules_are_called_once_as_they_are_given(run, plugin, arguments)
 
 
 def test_progress_says_what_is_waited_for_and_for_how_long(shown, monkeypatch):
-    monkeypatch.setattr(_waiting, "SHOW_SECONDS", 0.01)
+    monkeypatch.setattr(_waiting, "REPORT_SECONDS", 0.01)
     clock = Clock()
     monkeypatch.setattr(_waiting, "time", clock)
     with _waiting.Progress("host", "the rollout", 300) as progress:
