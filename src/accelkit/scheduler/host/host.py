@@ -1,7 +1,7 @@
-"""The files of one host, read and changed through a few operations that every way of reaching it offers.
+"""Access to the files of one host, by a few operations that each connection to a host provides.
 
-A file is replaced as a whole or not at all: its new content is written beside it under a name that begins with a dot,
-which the kubelet passes over, made durable, given its mode and owner, and then renamed.
+A write replaces the whole file or nothing. The new content goes into a file beside it, gets its mode and owner, is
+synced, and is then renamed. The name of that file begins with a dot, because the kubelet ignores such names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from accelkit.errors import ConfigurationError
 
-# Files under way; what a run that was killed left of them is swept by the next one.
+# Prefix of unfinished files. The next run deletes those of a run that was killed.
 UNFINISHED_PREFIX: Final = ".accelkit-"
 RUN_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 5
@@ -29,7 +29,7 @@ ANSWER_SECONDS: Final = 5
 
 @dataclass(frozen=True)
 class FileStatus:
-    """What lies at a path. `mode` as four octal digits."""
+    """Status of the file at a path; `mode` has four octal digits."""
 
     kind: Literal["file", "folder", "link", "other"]
     mode: str
@@ -38,53 +38,53 @@ class FileStatus:
 
 
 class Host(Protocol):
-    """A host. Paths are absolute, as the host itself sees them.
+    """A host. Paths are absolute, as on the host itself.
 
-    Every operation raises ConfigurationError where the host refuses it, with the host's own words.
+    Each operation raises ConfigurationError with the message of the host if the host refuses it.
     """
 
     def read_status(self, path: str) -> FileStatus | None:
-        """Return what lies at a path, without following a link; None where nothing does."""
+        """Return the status of a path without following a link; None if the path does not exist."""
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content, None where there is none."""
+        """Return the content of a file; None if the file does not exist."""
 
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
-        """Put a file in place, durably and as a whole."""
+        """Replace or create a file durably and as a whole."""
 
     def make_folder(self, path: str, *, mode: str) -> None:
-        """Make one folder, whose parent exists."""
+        """Create one folder, whose parent exists."""
 
     def remove(self, path: str) -> None:
-        """Delete a file; one that is not there is deleted already."""
+        """Delete a file if it exists."""
 
     def remove_empty_folder(self, path: str) -> None:
-        """Delete a folder if it is there and empty."""
+        """Delete a folder if it exists and is empty."""
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted; none where it does not exist."""
+        """Return the sorted names in a folder; none if the folder does not exist."""
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command; return its exit status (127 where there is no such) and what it printed."""
+        """Run a command; return its exit status and its output. The status is 127 if the command does not exist."""
 
     def probe_url(self, url: str) -> bool | None:
         """Return whether a GET on the host returns 200, from any server; None if it cannot be sent."""
 
 
 class LocalHost:
-    """The host whose root is mounted at `root`, as in a pod with a hostPath, or this machine itself."""
+    """The host whose root is mounted at `root`, as in a pod with a hostPath, or this machine."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
     def read_status(self, path: str) -> FileStatus | None:
-        """Return what lies at a path; see Host."""
+        """Return the status of a path; see Host."""
         try:
             found = self._at(path).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
-            raise _refused("cannot be looked at", path, exc) from exc
+            raise _refused("read the status of", path, exc) from exc
         kind: Literal["file", "folder", "link", "other"] = "other"
         if modes.S_ISREG(found.st_mode):
             kind = "file"
@@ -95,18 +95,18 @@ class LocalHost:
         return FileStatus(kind, f"{modes.S_IMODE(found.st_mode):04o}", found.st_uid, found.st_gid)
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content; see Host."""
+        """Return the content of a file; see Host."""
         try:
             return self._inside(self._at(path).resolve(), path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
-            raise _refused("cannot be read", path, exc) from exc
+            raise _refused("read", path, exc) from exc
 
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
-        """Put a file in place; see Host."""
+        """Replace or create a file; see Host."""
         place = self._at(path)
-        # A name of its own, so that two writers never write into one file.
+        # The name is random, so that two writers never write into one file.
         unfinished = place.with_name(f"{UNFINISHED_PREFIX}{place.name}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -124,17 +124,17 @@ class LocalHost:
             self._sync(place.parent)
         except OSError as exc:
             _try_unlink(unfinished)
-            raise _refused("cannot be written", path, exc) from exc
+            raise _refused("write", path, exc) from exc
 
     def make_folder(self, path: str, *, mode: str) -> None:
-        """Make one folder; see Host."""
+        """Create one folder; see Host."""
         try:
             place = self._at(path)
             place.mkdir(exist_ok=True)
             place.chmod(int(mode, 8))
             self._sync(place.parent)
         except OSError as exc:
-            raise _refused("cannot be made", path, exc) from exc
+            raise _refused("create", path, exc) from exc
 
     def remove(self, path: str) -> None:
         """Delete a file; see Host."""
@@ -143,7 +143,7 @@ class LocalHost:
         except NotADirectoryError:
             return
         except OSError as exc:
-            raise _refused("cannot be deleted", path, exc) from exc
+            raise _refused("delete", path, exc) from exc
 
     def remove_empty_folder(self, path: str) -> None:
         """Delete a folder if it is empty; see Host."""
@@ -153,9 +153,9 @@ class LocalHost:
             self._at(path).rmdir()
         except OSError as exc:
             if exc.errno == errno.EBUSY:
-                # Where a pod has it mounted, it can be deleted by nobody from within.
+                # A pod that has the folder mounted cannot delete it.
                 return
-            raise _refused("cannot be deleted", path, exc) from exc
+            raise _refused("delete", path, exc) from exc
 
     def list_names(self, folder: str) -> list[str]:
         """Return the names in a folder; see Host."""
@@ -164,10 +164,10 @@ class LocalHost:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as exc:
-            raise _refused("cannot be listed", folder, exc) from exc
+            raise _refused("list", folder, exc) from exc
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command on this machine, whatever the root; see Host."""
+        """Run a command on this machine, also with another root; see Host."""
         try:
             done = subprocess.run(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False
@@ -177,9 +177,9 @@ class LocalHost:
         return done.returncode, done.stdout.decode(errors="replace")
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET is answered with 200; see Host."""
+        """Return whether a GET returns 200; see Host."""
         parts = urlsplit(url)
-        # kube-scheduler makes its own certificate where it is given none, so there is nothing to verify it by.
+        # Without a configured certificate, kube-scheduler creates one itself, which cannot be verified.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001 - the standard library's own name for it
         connection = http.client.HTTPSConnection(
             parts.hostname or "", parts.port, timeout=ANSWER_SECONDS, context=context
@@ -200,10 +200,10 @@ class LocalHost:
         return place
 
     def _inside(self, place: Path, path: str) -> Path:
-        # A link of the host that leads to an absolute path would lead out of its root here.
+        # An absolute link of the host would point outside of its root here.
         if not place.is_relative_to(self._root.resolve()):
             raise ConfigurationError(
-                f"{path} leads out of {self._root} by a symbolic link", next_step="give the path it leads to"
+                f"{path} points outside of {self._root} by a symbolic link", next_step="give the target of the link"
             )
         return place
 
@@ -216,13 +216,13 @@ class LocalHost:
 
 
 def make_folders(host: Host, path: str, *, mode: str) -> None:
-    """Make a folder and those above it that are missing."""
+    """Create a folder and its missing parents."""
     for folder in list_missing_folders(host, path):
         host.make_folder(folder, mode=mode)
 
 
 def list_missing_folders(host: Host, path: str) -> list[str]:
-    """Return which of a folder and those above it do not exist, the outermost first."""
+    """Return the missing ones of a folder and its parents, the outermost first."""
     place = PurePosixPath(path)
     missing: list[str] = []
     for folder in (place, *place.parents):
@@ -233,7 +233,7 @@ def list_missing_folders(host: Host, path: str) -> list[str]:
 
 
 def sweep(host: Host, folder: str) -> None:
-    """Delete what a run that was killed left unfinished in a folder."""
+    """Delete the unfinished files that a killed run left in a folder."""
     for name in host.list_names(folder):
         if name.startswith(UNFINISHED_PREFIX):
             host.remove(str(PurePosixPath(folder, name)))
@@ -243,9 +243,9 @@ def _try_unlink(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        # The folder cannot be written at all; the error that led here says so.
+        # The folder is not writable; the caller reports that error.
         return
 
 
-def _refused(what: str, path: str, exc: OSError) -> ConfigurationError:
-    return ConfigurationError(f"{path} {what}: {exc.strerror or exc}")
+def _refused(operation: str, path: str, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(f"cannot {operation} {path}: {exc.strerror or exc}")

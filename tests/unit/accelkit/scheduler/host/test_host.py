@@ -61,7 +61,7 @@ def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch)
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(ConfigurationError, match="/etc/file cannot be written: Read-only file system"):
+    with pytest.raises(ConfigurationError, match="cannot write /etc/file: Read-only file system"):
         host.write("/etc/file", b"new", mode="0600", **mine)
     assert host.read("/etc/file") == b"old"
     assert host.list_names("/etc") == ["file"]

@@ -92,20 +92,20 @@ def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
         # Root may enter every folder, so the shell is told otherwise.
         return execute(script.replace('[ -x "${above:-/}" ]', "false"), content)
 
-    with pytest.raises(ConfigurationError, match="cannot be entered"):
+    with pytest.raises(ConfigurationError, match="cannot search"):
         ShellHost(closed).read(f"{tmp_path}/folder/file")
-    with pytest.raises(ConfigurationError, match="cannot be entered"):
+    with pytest.raises(ConfigurationError, match="cannot search"):
         ShellHost(closed).read_status(f"{tmp_path}/folder/none/file")
 
 
 def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(ConfigurationError, match="cannot be written: "):
+    with pytest.raises(ConfigurationError, match="cannot write "):
         host.write(f"{tmp_path}/file/below", b"x", mode="0600", **mine())
-    with pytest.raises(ConfigurationError, match="cannot be made: "):
+    with pytest.raises(ConfigurationError, match="cannot create "):
         host.make_folder(f"{tmp_path}/none/folder", mode="0755")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigurationError, match="cannot be written: it is a folder"):
+    with pytest.raises(ConfigurationError, match=r"cannot write .*: it is a directory"):
         host.write(f"{tmp_path}/folder", b"x", mode="0600", **mine())
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
@@ -113,7 +113,7 @@ def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
 def test_content_that_does_not_arrive_whole_changes_nothing(tmp_path, execute):
     (tmp_path / "file").write_text("old")
     before = tree(tmp_path)
-    with pytest.raises(ConfigurationError, match="did not arrive whole"):
+    with pytest.raises(ConfigurationError, match="the received content is incomplete"):
         ShellHost(lambda script, content: execute(script, content[:-1])).write(
             f"{tmp_path}/file", b"new content", mode="0600", **mine()
         )
