@@ -1,10 +1,10 @@
-"""A YAML document edited as plain data, whose lines stay as they are, byte for byte, where nothing in them changes.
+"""YAML document that is edited as plain data, and whose unchanged lines stay the same byte for byte.
 
-`root` is changed as a dictionary is. text() compares it with what the document said, and makes each difference where it
-stands in the text: a value is written over, an item's lines are put in or taken out. So comments, order, quotes,
-spacing and line ends of all else stay. The result is parsed again, and refused where it does not say what `root` says.
+The caller changes `root` like any dictionary. `render` compares it with the original content and edits the text at each
+difference: it replaces values, and inserts or deletes the lines of items. So comments, order, quotes, spacing and line
+ends of the rest stay. The result is parsed again, and rejected if it differs from `root`.
 
-Libraries that keep comments, ruamel.yaml among them, write the whole document in a layout of their own.
+Libraries that keep comments, such as ruamel.yaml, write the whole document in their own layout.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from accelkit.yaml import load_yaml
 
 
 class Document:
-    """One YAML mapping, read for an edit of `root`.
+    """One YAML mapping, which is edited through `root`.
 
     Args:
         text: the document.
-        what: what it is, for errors: `the manifest /etc/…`.
+        what: the name of the document in errors: `the manifest /etc/…`.
 
     Raises:
-        ConfigurationError: not YAML, several documents, no mapping.
+        ConfigurationError: the text is not YAML, has several documents, or is not a mapping.
     """
 
     def __init__(self, text: str, what: str) -> None:
@@ -44,17 +44,17 @@ class Document:
         except YAMLError as exc:
             raise ConfigurationError(f"{what} is not one YAML document: {' '.join(str(exc).split())}") from exc
         except ValueError as exc:
-            raise ConfigurationError(f"{what} cannot be read as YAML: {exc}") from exc
+            raise ConfigurationError(f"cannot read {what} as YAML: {exc}") from exc
         if not isinstance(root, dict):
-            raise ConfigurationError(f"{what} holds no mapping")
+            raise ConfigurationError(f"{what} is not a mapping")
         self.root: dict[str, Any] = root
         self._original = copy.deepcopy(root)
 
     def render(self) -> str:
-        """Return the document as it is now; the very text it was read from where nothing changed.
+        """Return the text of the document with the changes of `root`; the original text if there are none.
 
         Raises:
-            ConfigurationError: a change lies in what an alias or merge shares, or in lines that cannot be edited.
+            ConfigurationError: a change concerns a part that an alias or merge shares, or lines that cannot be edited.
         """
         if self.root == self._original:
             return self._source
@@ -64,28 +64,29 @@ class Document:
                 return result
         except _SharedError as exc:
             raise ConfigurationError(
-                f"{self._what} uses a YAML alias where it would have to be edited",
-                next_step="write the aliased part out",
+                f"cannot edit {self._what}: the part to change uses a YAML alias",
+                next_step="write the value instead of the alias",
             ) from exc
         except (YAMLError, ValueError):
-            # Laid out in a way that is not known here; said below.
+            # The layout is not supported; the error follows below.
             pass
         raise ConfigurationError(
-            f"{self._what} cannot be edited safely", next_step="write it in plain block style, without aliases"
+            f"cannot edit {self._what} safely: its layout is not supported",
+            next_step="write it in plain block style, without aliases",
         )
 
     @property
     def comments(self) -> list[str]:
-        """The comments of the text that it was read from, sorted."""
+        """The sorted comments of the original text."""
         return read_comments(self._source)
 
 
 class _SharedError(Exception):
-    """A value to be changed is used in more than one place."""
+    """A value that must change is used in more than one place."""
 
 
 class _Edit:
-    """One change of one text. ValueError where it is not laid out in lines that could be edited."""
+    """One change of one text. Raises ValueError if the lines of the text cannot be edited."""
 
     def __init__(self, text: str, layout: Layout) -> None:
         self._text = text
@@ -94,12 +95,12 @@ class _Edit:
         self._offset = next(self._list_offsets(layout.root), 0)
 
     def apply(self, old: dict[str, Any], new: dict[str, Any]) -> str:
-        """Return the text of `old` as one of `new`."""
+        """Return the text with `new` in place of `old`."""
         self._change(self._layout.root, old, new)
         return self._edits.apply()
 
     def _change(self, node: YamlNode, old: Any, new: Any) -> None:
-        """Change a mapping that keeps some of its keys, or a list that has items before and after."""
+        """Change a mapping that keeps some of its keys, or a list that is not empty before and after."""
         self._check_unshared(node)
         if isinstance(new, dict):
             self._change_mapping(node, old, new)
@@ -114,7 +115,7 @@ class _Edit:
         places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
         changed = [key for key in old if key not in new or old[key] != new[key]]
         if not all(key in places for key in changed):
-            # What is not written here is merged into it from elsewhere.
+            # A key that is not written here comes from a merge.
             raise _SharedError
         gone = [places[key] for key in changed if key not in new]
         added = {key: value for key, value in new.items() if key not in old}
@@ -128,7 +129,7 @@ class _Edit:
             return
         for at in gone:
             self._delete_pair(node, at)
-        # What stands behind the last value of a document, as a comment, is about that.
+        # A comment after the last value of a document belongs to that value.
         end = self._layout.end if node is self._layout.root else self._edits.find_line_end(node.end)
         lines = [line for key, value in added.items() for line in self._pair_lines(key, value)]
         self._edits.insert_lines(end, lines, self._edits.find_column(node.pairs[0][0].start))
@@ -156,7 +157,7 @@ class _Edit:
         gone: list[int] = []
         added: dict[int, list[Any]] = {}
         for start, stop, first, last in _differences(old, new):
-            # Written over where it can be, since a comment belongs to the item that it follows.
+            # Items are replaced if possible, because a comment belongs to the item before it.
             both = min(stop - start, last - first)
             for index in range(both):
                 self._change_item(node, start + index, old[start + index], new[first + index])
@@ -199,7 +200,7 @@ class _Edit:
             self._edits.insert_lines(place, lines, self._edits.find_column(dash))
 
     def _item_start(self, item: YamlNode) -> int:
-        """Return where the first line of an item starts."""
+        """Return the start of the first line of an item."""
         dash = self._dash(item)
         start = self._edits.find_line_start(dash)
         if self._text[start:dash].strip():
@@ -207,7 +208,7 @@ class _Edit:
         return start
 
     def _dash(self, item: YamlNode) -> int:
-        """Return where an item's dash stands, which may be above it, with comments in between."""
+        """Return the offset of the dash of an item. Comments may follow the dash before the item."""
         start, end = self._edits.find_line_start(item.start), item.start
         while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
             start, end = self._edits.find_line_start(start - 1), start
@@ -221,7 +222,7 @@ class _Edit:
         if not self._text[start : key.start].strip():
             self._edits.replace(start, self._edits.find_line_end(value.end), "")
             return
-        # The key stands behind a dash: the next one takes its place, or follows comments that are kept.
+        # The key follows a dash: the next key takes its place, or follows comments that are kept.
         following = node.pairs[at + 1][0].start if at + 1 < len(node.pairs) else key.start
         behind = self._edits.find_line_end(value.end)
         if "#" in self._text[behind:following]:
@@ -234,14 +235,14 @@ class _Edit:
         return [f"{_inline(key)}:", *lines] if lines else [f"{_inline(key)}: {_inline(value)}"]
 
     def _block_lines(self, value: Any) -> list[str]:
-        """Return the lines of a value below its key, none where it stands beside it."""
+        """Return the lines of a value below its key; none if the value is on the line of the key."""
         if not isinstance(value, dict | list) or not value:
             return []
         indent = " " * (self._offset if isinstance(value, list) else 2)
         return [indent + line for line in _rendered(value)]
 
     def _list_offsets(self, node: YamlNode) -> Iterator[int]:
-        """Yield how far the lists of the document are indented from their keys."""
+        """Yield the indentation of each list of the document from its key."""
         for key, value in node.pairs:
             if value.items and not value.flow:
                 yield max(self._edits.find_column(self._dash(value.items[0])) - self._edits.find_column(key.start), 0)
@@ -257,7 +258,7 @@ def _has_common_parts(old: Any, new: Any) -> bool:
 
 
 def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield which part of a list, from where to where, makes way for which part of another one."""
+    """Yield the replaced ranges of a list: start and end in the old list, start and end in the new one."""
     words = [[json.dumps(item, sort_keys=True, default=str) for item in items] for items in (old, new)]
     for tag, *places in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
         if tag != "equal":
@@ -266,13 +267,13 @@ def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, 
 
 
 def _inline(value: Any) -> str:
-    """Return a scalar, or an empty mapping or list, as it stands beside its key."""
+    """Return a scalar, or an empty mapping or list, as it is written on the line of its key."""
     lines = _rendered(value)
     return lines[0] if len(lines) == 1 else json.dumps(value)
 
 
 def _rendered(value: Any) -> list[str]:
-    """Return a value as lines in block style."""
+    """Return the lines of a value in block style."""
     if value is None:
         return ["null"]
     yaml = YAML()

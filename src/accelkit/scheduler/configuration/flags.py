@@ -1,8 +1,8 @@
-"""The flags that kube-scheduler no longer heeds once it is given --config, carried into the file.
+"""Fields of the configuration file for the flags that kube-scheduler ignores if it has --config.
 
-Read in cmd/kube-scheduler/app/options of Kubernetes: what the file leaves out takes the file's own default, not the
-flag's. From about 1.22 on the leader election flags are heeded again beside --config; carrying them then says the same
-twice.
+The source is cmd/kube-scheduler/app/options of Kubernetes: a field that the file omits gets the default of the file,
+not of the flag. From about 1.22 on, kube-scheduler reads the flags of leader election beside --config again. The fields
+then repeat them.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _DEFAULT_PROVIDER: Final = "DefaultProvider"
 _INSECURE_PORT: Final = 10251
-# Formats in which kube-scheduler still has an insecure port, open unless the file says otherwise.
-_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
+# Formats with which kube-scheduler has an insecure port, which is open unless the file closes it.
+_FORMATS_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
 
 
 @dataclass(frozen=True)
 class CarriedFlags:
-    """The fields of a new configuration that say what the flags said, and what no field can say."""
+    """Fields of a new configuration that replace flags, and the flags that no field can replace."""
 
     fields: dict[str, Any]
     problems: tuple[str, ...] = ()
 
 
 def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> CarriedFlags:
-    """Return the fields for the flags that --config puts out of force.
+    """Return the fields for the flags that --config disables.
 
     Args:
-        options: of the command line.
-        api_version: without its group.
-        minor: of Kubernetes.
+        options: the options of the command line.
+        api_version: the version of the format, without its group.
+        minor: the minor version of Kubernetes.
 
     Raises:
-        ConfigurationError: a flag's value is such that kube-scheduler itself would refuse it.
+        ConfigurationError: kube-scheduler would reject the value of a flag.
     """
     options = tuple(options)
     fields: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> Carr
         value = find_option_value(options, flag)
         if value is not None:
             _put(fields, path, _read(flag, value, read))
-    if api_version in _WITH_INSECURE_PORT and minor <= _LAST_INSECURE:
+    if api_version in _FORMATS_WITH_INSECURE_PORT and minor <= _LAST_INSECURE_MINOR:
         fields.update(_insecure_serving(options))
     if profile := _profile(options):
         fields["profiles"] = [profile]
@@ -65,7 +65,7 @@ def _number(value: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-# Later rows win over earlier ones with the same field, as in kube-scheduler.
+# A later row overrides an earlier one with the same field, as in kube-scheduler.
 _FIELDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
     "kubeconfig": (("clientConnection", "kubeconfig"), str),
     "kube-api-content-type": (("clientConnection", "contentType"), str),
@@ -83,14 +83,16 @@ _FIELDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
     "profiling": (("enableProfiling",), _boolean),
     "contention-profiling": (("enableContentionProfiling",), _boolean),
 }
-_LAST_INSECURE: Final = 22
+_LAST_INSECURE_MINOR: Final = 22
 
 
 def _read(flag: str, value: str, read: Callable[[str], Any]) -> Any:
     try:
         return read(value)
     except ValueError as exc:
-        raise ConfigurationError(f"kube-scheduler's flag --{flag} has the value {value!r}, which it refuses") from exc
+        raise ConfigurationError(
+            f"kube-scheduler's flag --{flag} has the value {value!r}, which kube-scheduler rejects"
+        ) from exc
 
 
 def _put(fields: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -105,7 +107,7 @@ def _insecure_serving(options: tuple[Option, ...]) -> dict[str, str]:
     if port is None and address is None:
         return {}
     number = _INSECURE_PORT if port is None else _read("port", port, int)
-    host = address or "0.0.0.0"  # noqa: S104 - the flag's default; nothing listens there when the port is 0
+    host = address or "0.0.0.0"  # noqa: S104 - the flag's default; with port 0, nothing listens there
     bind = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
     return {"healthzBindAddress": bind, "metricsBindAddress": bind}
 
@@ -125,6 +127,6 @@ def _problems(options: tuple[Option, ...]) -> Iterable[str]:
     provider = find_option_value(options, "algorithm-provider")
     if provider not in {None, "", _DEFAULT_PROVIDER}:
         yield (
-            f"the flag --algorithm-provider={provider} has no field in the configuration and loses its effect; "
-            "set up the plugins that it stood for as a profile"
+            f"the flag --algorithm-provider={provider} has no field in the configuration, so it loses its effect; "
+            "configure its plugins as a profile"
         )

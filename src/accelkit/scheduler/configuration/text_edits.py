@@ -1,4 +1,4 @@
-"""Edits of a text by offsets, collected and then made at once; what lies between them stays as it is."""
+"""Edits of a text by offsets, which are collected and then applied together; the rest of the text stays unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 class TextEdits:
-    """The edits of one text. Lines that are put in end as those of the text do."""
+    """The edits of one text. Inserted lines end like those of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -14,34 +14,34 @@ class TextEdits:
         self._edits: list[tuple[int, int, str, bool]] = []
 
     def find_line_start(self, at: int) -> int:
-        """Return where the line of an offset starts, behind a byte order mark."""
+        """Return the start of the line of an offset, after a byte order mark."""
         start = self._text.rfind("\n", 0, at) + 1
         return start + self._text.startswith("\ufeff", start, at)
 
     def find_line_end(self, at: int) -> int:
-        """Return where the line of an offset ends, behind its newline."""
+        """Return the end of the line of an offset, after its newline."""
         return self._text.find("\n", at) + 1 or len(self._text)
 
     def find_column(self, at: int) -> int:
-        """Return how far an offset is from the start of its line."""
+        """Return the distance of an offset from the start of its line."""
         return at - self.find_line_start(at)
 
     def replace(self, start: int, end: int, words: str) -> None:
-        """Write over what lies between two offsets; with two equal ones, put in."""
+        """Replace the text between two offsets; insert if they are equal."""
         self._edits.append((start, end, words, False))
 
     def insert_lines(self, at: int, lines: Sequence[str], column: int) -> None:
-        """Put in lines where one starts, or at the end of the text."""
+        """Insert lines at the start of a line, or at the end of the text."""
         block = "".join((" " * column + line).rstrip() + self.newline for line in lines)
         self._edits.append((at, at, block, bool(lines)))
 
     def change_list(self, spans: Sequence[tuple[int, int]], gone: Collection[int], added: Mapping[int, str]) -> None:
-        """Change what is listed with commas in between.
+        """Change a list whose items are separated by commas.
 
         Args:
-            spans: where each one stands.
-            gone: which ones are taken out.
-            added: what is put in before which one, or behind the last.
+            spans: the start and end of each item.
+            gone: the indices of the removed items.
+            added: the new texts, by the index of the item that they precede; the number of items stands for the end.
         """
         if len(gone) == len(spans):
             self.replace(spans[0][0], spans[-1][1], ", ".join(added.values()))
@@ -62,7 +62,7 @@ class TextEdits:
         """Return the text with all edits.
 
         Raises:
-            ValueError: two of them overlap.
+            ValueError: two edits overlap.
         """
         result, done = "", 0
         for start, end, words, is_lines in sorted(self._edits, key=lambda edit: edit[:2]):

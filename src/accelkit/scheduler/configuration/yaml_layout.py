@@ -1,4 +1,4 @@
-"""Where the values of a YAML document stand in its text: a tree of nodes with offsets, and the document's comments."""
+"""Positions of the values of a YAML document in its text: a tree of nodes with offsets, and the comments."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class YamlNode:
     """A scalar, a mapping, a sequence, or an alias of one of these.
 
     Attributes:
-        kind: which of these.
-        start: offset of its first character, its anchor included.
-        end: offset behind its last character; blank lines and comments behind it are not part of it.
-        name: the text of a scalar, by which the keys of a mapping are found.
+        kind: the kind of node.
+        start: the offset of its first character; an anchor belongs to the node.
+        end: the offset after its last character; blank lines and comments after it do not belong to the node.
+        name: the text of a scalar; it identifies the keys of a mapping.
         flow: whether it is written in braces or brackets.
-        anchor: its own, or the one that the alias refers to.
-        pairs: keys and values of a mapping.
-        items: of a sequence.
+        anchor: its own anchor, or the one that the alias refers to.
+        pairs: the keys and values of a mapping.
+        items: the items of a sequence.
     """
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
@@ -48,7 +48,7 @@ class YamlNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A document: its root, the offset behind its last line, and the anchors that aliases refer to."""
+    """A document: its root, the offset after its last line, and the anchors that aliases refer to."""
 
     root: YamlNode
     end: int
@@ -56,20 +56,20 @@ class Layout:
 
 
 def read_layout(text: str) -> Layout:
-    """Return the layout of a text that holds one document.
+    """Return the layout of a text with one document.
 
     Raises:
-        YAMLError: it holds no document or several.
+        YAMLError: the text has no document, or several.
     """
     events = list(YAML(typ="safe", pure=True).parse(text))
     ends = (event.start_mark.index for event in events if isinstance(event, DocumentEndEvent) and event.explicit)
     aliased = frozenset(str(event.anchor) for event in events if isinstance(event, AliasEvent))
-    # Behind the start of the stream and of the document.
+    # The first two events are the start of the stream and of the document.
     return Layout(root=_read_node(text, events[2], iter(events[3:])), end=next(ends, len(text)), aliased=aliased)
 
 
 def read_comments(text: str) -> list[str]:
-    """Return the comments of a document, sorted, so that those of two documents can be compared wherever they stand."""
+    """Return the sorted comments of a document, so that two documents can be compared regardless of positions."""
     gaps: list[str] = []
     end = 0
     for token in YAML(typ="safe", pure=True).scan(text):
@@ -83,7 +83,7 @@ def _read_node(text: str, event: Any, events: Iterator[Any]) -> YamlNode:
     if isinstance(event, AliasEvent):
         return YamlNode(kind="alias", start=start, end=end, anchor=event.anchor)
     if isinstance(event, ScalarEvent):
-        # A block scalar reaches to the next token; its blank lines at the end are its own with `|+` only.
+        # A block scalar extends to the next token. Blank lines at its end belong to it only with `|+`.
         if event.style in {"|", ">"} and not event.value.endswith("\n\n"):
             end = start + len(text[start:end].rstrip())
         return YamlNode(kind="scalar", start=start, end=end, name=event.value, anchor=event.anchor)
@@ -96,14 +96,14 @@ def _read_node(text: str, event: Any, events: Iterator[Any]) -> YamlNode:
     pairs = list(zip(nodes[::2], nodes[1::2], strict=True))
     for key, value in pairs:
         if value.start == value.end:
-            # The parser puts an empty value where the next token is.
+            # The parser places an empty value at the next token.
             value.start = value.end = text.find(":", key.end) + 1 or key.end
     end = closed.end_mark.index if event.flow_style else max(value.end for _, value in pairs)
     return YamlNode(kind="mapping", start=start, end=end, flow=event.flow_style, anchor=event.anchor, pairs=pairs)
 
 
 def _read_until(last: type, text: str, events: Iterator[Any]) -> tuple[list[YamlNode], Any]:
-    """Return the nodes up to the event that closes what holds them, and that event."""
+    """Return the nodes up to the event that closes their parent, and that event."""
     nodes: list[YamlNode] = []
     for event in events:
         if isinstance(event, last):

@@ -140,7 +140,7 @@ def test_a_second_binder_is_refused():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no mapping"),
+        ("", "is not a mapping"),
         ("kind: Pod\napiVersion: v1\n", "does not contain a KubeSchedulerConfiguration"),
         ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is none of kubescheduler"),
         (HEAD + "---\n" + HEAD, "not one YAML document"),
