@@ -1,4 +1,4 @@
-"""kube-scheduler as a static pod of the kubelet, which kubeadm and its like set up: its manifest is the launch file."""
+"""Launch of kube-scheduler as a static pod of the kubelet, as in kubeadm; the manifest is the launch file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 
 @dataclass(frozen=True)
 class StaticPod:
-    """A static pod whose manifest lies at `path`. Implements Launch."""
+    """A static pod with its manifest at `path`. Implements Launch."""
 
     path: str = MANIFEST
 
@@ -26,7 +26,7 @@ class StaticPod:
         """Return the plan; see Launch."""
         if current is None:
             raise ConfigurationError(
-                f"there is no manifest {self.path}",
+                f"the manifest {self.path} does not exist",
                 next_step="name the control-plane hosts, or the way in which kube-scheduler is started on them",
             )
         pod = PodManifest(self.unswitch(current, recorded), self.path)
@@ -35,7 +35,7 @@ class StaticPod:
             host_path = pod.find_host_path(path)
             content = read(host_path)
             if content is None:
-                raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
+                raise ConfigurationError(f"kube-scheduler is configured with {path}, but the host has no {host_path}")
             return content.decode()
 
         options = pod.list_options()
@@ -49,7 +49,7 @@ class StaticPod:
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 
     def unswitch(self, current: str, recorded: str | None) -> str:
-        """Return the manifest without what is ours; see Launch."""
+        """Return the manifest without accelkit's changes; see Launch."""
         pod = PodManifest(current, self.path)
         if not _is_switched(pod):
             return current
@@ -59,13 +59,13 @@ class StaticPod:
             pod.set_command_line(holder, rejoin(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
-        # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
+        # The recorded bytes are restored if only the layout differs, for example the column of a comment after a value.
         if former is not None and pod.is_equivalent_to(former) and pod.comments == former.comments:
             return former.source
         return pod.render()
 
     def is_switched(self, current: str) -> bool:
-        """Return whether anything of ours is in the manifest."""
+        """Return whether the manifest has changes of accelkit."""
         return _is_switched(PodManifest(current, self.path))
 
 
@@ -80,9 +80,9 @@ def _is_switched(pod: PodManifest) -> bool:
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
     lines = pod.list_command_lines()
-    # In the place of what it replaces, so that comments stay beside what they are about.
-    holding = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
-    chosen = holding[-1] if holding else list(lines)[-1]
+    # The new option takes the place of the options that it replaces, so that comments stay beside their subjects.
+    matching = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
+    chosen = matching[-1] if matching else list(lines)[-1]
     for holder, line in lines.items():
         if holder == chosen:
             pod.set_command_line(holder, line.replacing(ours.replaced, ours.name, ours.value))
@@ -91,11 +91,11 @@ def _switch(pod: PodManifest, ours: Replacement) -> None:
 
 
 def rejoin(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
-    """Return the words without some options, and with those of `former` whose place they took."""
+    """Return the words without some options, and with the options of `former` that these replaced."""
     if not any(drop(option) for option in line.options):
         return line
     rest = line.without(drop)
     if former is None:
         return rest
-    have = {option.name for option in rest.options}
-    return rest.with_those_of(former, (name for name in SOURCES if name not in have))
+    present = {option.name for option in rest.options}
+    return rest.with_those_of(former, (name for name in SOURCES if name not in present))

@@ -1,8 +1,8 @@
-"""kube-scheduler inside k3s and RKE2: a configuration file of ours adds to the arguments that they start it with.
+"""Launch of kube-scheduler inside k3s and RKE2: a configuration file of accelkit adds arguments for it.
 
 Both read config.yaml and then config.yaml.d/*.yaml in the order of their names. A later file replaces a key of an
-earlier one, unless it writes the key with a `+`, which appends to the list. Of an argument given twice kube-scheduler
-takes the last one, so ours need only stand behind the others.
+earlier one, unless it writes the key with a `+`, which appends to the list. If an argument is repeated, kube-scheduler
+uses the last one. So the arguments of accelkit must follow the others.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Rancher:
     """A k3s or RKE2 server. Implements Launch.
 
     Attributes:
-        distribution: which of the two.
-        sources: its configuration files in the order in which they are read; empty: config.yaml alone.
+        distribution: the distribution.
+        sources: its configuration files in the order in which it reads them; empty for config.yaml alone.
     """
 
     distribution: Literal["k3s", "rke2"]
@@ -40,7 +40,7 @@ class Rancher:
 
     @property
     def path(self) -> str:
-        """The configuration file of ours."""
+        """The configuration file of accelkit."""
         return f"{self._folder}/config.yaml.d/{FILE}"
 
     @property
@@ -50,7 +50,7 @@ class Rancher:
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
-            raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
+            raise ConfigurationError(f"{self.path} exists and does not belong to accelkit", next_step="rename it")
         settings = self._settings(read)
         mounts = dict(_mount(each) for each in settings[_MOUNTS])
         options = [*self._own_arguments(settings["data-dir"]), *map(_option, settings[_ARGUMENTS])]
@@ -61,12 +61,12 @@ class Rancher:
             )
             content = read(host_path)
             if content is None:
-                raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
+                raise ConfigurationError(f"kube-scheduler is configured with {path}, but the host has no {host_path}")
             return content.decode()
 
         ours = make_replacement(options, desired, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
-        # A list can only be added to, so what must go is given once more, empty.
+        # A file can only append to a list. So options that must go are repeated with an empty value.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
         lines = [f"{_ARGUMENTS}+:", *(f"- {each}" for each in (f"{ours.name}={ours.value}", *emptied))]
         if self.distribution == "rke2":
@@ -75,21 +75,21 @@ class Rancher:
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return None, for the file is ours alone, or what lies there and is not ours; see Launch."""
+        """Return None if the file belongs to accelkit, else the file as it is; see Launch."""
         return recorded if self.is_switched(current) else current
 
     def is_switched(self, current: str) -> bool:
-        """Return whether the file is ours."""
+        """Return whether the file belongs to accelkit."""
         return current.startswith(_HEAD)
 
     def _own_arguments(self, data_dir: list[str]) -> Iterator[Option]:
-        """Yield those of the arguments given by the distribution itself that --config puts out of force."""
+        """Yield the arguments of the distribution itself that --config disables."""
         folder = data_dir[-1] if data_dir else f"/var/lib/rancher/{self.distribution}"
         yield _option(f"kubeconfig={folder}/server/cred/scheduler.kubeconfig")
         yield _option("profiling=false")
 
     def _settings(self, read: Read) -> dict[str, list[str]]:
-        """Return the lists that matter, as they add up over the files without ours."""
+        """Return the relevant lists, combined from all files but that of accelkit."""
         found: dict[str, list[str]] = {_ARGUMENTS: [], _MOUNTS: [], "data-dir": []}
         for source in self.sources or (f"{self._folder}/config.yaml",):
             content = read(source) if source != self.path else None
@@ -102,7 +102,7 @@ class Rancher:
                     continue
                 if PurePosixPath(source).name > FILE and name != "data-dir":
                     raise ConfigurationError(
-                        f"{source} is read after ours and replaces `{name}`", next_step=f"write `{name}+` in it"
+                        f"{source} is read after {FILE} and replaces `{name}`", next_step=f"write `{name}+` in it"
                     )
                 found[name] = _strings(value)
         return found
@@ -114,7 +114,7 @@ def _mapping(content: bytes | None, source: str) -> dict[str, Any]:
     except YAMLError as exc:
         raise ConfigurationError(f"{source} is not one YAML document: {' '.join(str(exc).split())}") from exc
     if document is not None and not isinstance(document, dict):
-        raise ConfigurationError(f"{source} holds no mapping")
+        raise ConfigurationError(f"{source} is not a mapping")
     return {str(key): value for key, value in (document or {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""kube-scheduler as a service of systemd: a drop-in of ours gives its unit another ExecStart."""
+"""Launch of kube-scheduler as a systemd service: a drop-in of accelkit sets another ExecStart."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SystemdUnit:
     """A unit of systemd. Implements Launch.
 
     Attributes:
-        unit: its name.
-        sources: its file and its other drop-ins, as `systemctl show -p FragmentPath,DropInPaths` names them; empty:
-            the file is looked for in systemd's folders, and other drop-ins are taken to leave ExecStart alone.
+        unit: the name of the unit.
+        sources: its file and its other drop-ins, as `systemctl show -p FragmentPath,DropInPaths` prints them. If empty,
+            the file is searched in systemd's folders, and other drop-ins are assumed not to set ExecStart.
     """
 
     unit: str = UNIT
@@ -49,7 +49,7 @@ class SystemdUnit:
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
-            raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
+            raise ConfigurationError(f"{self.path} exists and does not belong to accelkit", next_step="rename it")
         start, user = self._service(read)
         tokens = _WORD.findall(start)
         words = [_QUOTED.sub(lambda match: match[1] or "", token) for token in tokens]
@@ -58,31 +58,31 @@ class SystemdUnit:
         def open_file(path: str) -> str:
             content = read(path)
             if content is None:
-                raise ConfigurationError(f"kube-scheduler is given {path}, which the host does not have")
+                raise ConfigurationError(f"kube-scheduler is configured with {path}, but the host has no such file")
             return content.decode()
 
         line = parse(words)
         ours = make_replacement(line.options, desired, open_file=open_file, read=read, owner=_user_id(user, read))
-        # The words stay as they are spelled, since systemd's quotes and specifiers mean what they mean there.
+        # The words keep their spelling, because systemd interprets quotes and specifiers in it.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]
         for option in line.options:
-            as_spelled = [next(spelled) for _ in option.words]
-            kept += [] if option.name in ours.replaced else as_spelled
+            spelling = [next(spelled) for _ in option.words]
+            kept += [] if option.name in ours.replaced else spelling
         command = " \\\n  ".join([*kept, ours.marker])
         text = f"{_HEAD}[Service]\nExecStart=\nExecStart={command}\n"
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return None, for the drop-in is ours alone, or what lies there and is not ours; see Launch."""
+        """Return None if the drop-in belongs to accelkit, else the file as it is; see Launch."""
         return recorded if self.is_switched(current) else current
 
     def is_switched(self, current: str) -> bool:
-        """Return whether the drop-in is ours."""
+        """Return whether the drop-in belongs to accelkit."""
         return current.startswith(_HEAD)
 
     def _service(self, read: Read) -> tuple[str, str]:
-        """Return the ExecStart in force before ours, and the user."""
+        """Return the ExecStart that applies without accelkit's drop-in, and the user."""
         sources = [source for source in self.sources if source != self.path] or [
             next((f"{folder}/{self.unit}" for folder in _FOLDERS if read(f"{folder}/{self.unit}") is not None), "")
         ]
@@ -101,11 +101,11 @@ class SystemdUnit:
                 elif key == "ExecStart":
                     if PurePosixPath(source).name > DROP_IN and source != sources[0]:
                         raise ConfigurationError(
-                            f"the drop-in {source} sets ExecStart after ours would", next_step="rename it to sort first"
+                            f"the drop-in {source} sets ExecStart after {DROP_IN}", next_step="rename it to sort first"
                         )
                     starts = [*starts, value] if value else []
         if len(starts) != 1:
-            raise ConfigurationError(f"{self.unit} has {len(starts)} lines ExecStart, and one is needed")
+            raise ConfigurationError(f"{self.unit} has {len(starts)} ExecStart lines, but exactly one is supported")
         return starts[0], user
 
     def _check(self, words: list[str]) -> None:
@@ -113,13 +113,13 @@ class SystemdUnit:
             raise ConfigurationError(f"ExecStart of {self.unit} does not run kube-scheduler")
         if any(_VARIABLE.search(word) for word in words):
             raise ConfigurationError(
-                f"ExecStart of {self.unit} takes options from variables of its environment, which are not edited",
+                f"ExecStart of {self.unit} takes options from environment variables, which accelkit does not edit",
                 next_step="write the options out in ExecStart",
             )
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the section [Service], their continued lines joined."""
+    """Yield the settings of the section [Service], with continued lines joined."""
     section = ""
     pending = ""
     for line in text.splitlines():
@@ -147,4 +147,4 @@ def _user_id(user: str, read: Read) -> int | None:
         name, _, rest = line.partition(":")
         if name == user:
             return int(rest.split(":")[1])
-    raise ConfigurationError(f"kube-scheduler runs as the user {user}, whom /etc/passwd does not know")
+    raise ConfigurationError(f"kube-scheduler runs as the user {user}, which /etc/passwd does not have")

@@ -146,9 +146,9 @@ ALIASED = PLAIN.replace("  - command:\n", "  - command: &words\n").replace("stat
 REFUSED = {
     "not YAML": ("spec: [", "is not one YAML document"),
     "tabs": ("spec:\n\tcontainers: []\n", "is not one YAML document"),
-    "empty": ("", "holds no mapping"),
+    "empty": ("", "is not a mapping"),
     "several documents": (PLAIN + "---\n" + PLAIN, "is not one YAML document"),
-    "a list": ("- a\n", "holds no mapping"),
+    "a list": ("- a\n", "is not a mapping"),
     "not a Pod": (PLAIN.replace("kind: Pod", "kind: Deployment"), "kind 'Deployment'"),
     "no spec": ("apiVersion: v1\nkind: Pod\n", "not of a Pod"),
     "no containers": ("kind: Pod\nspec: {}\n", "no list of containers"),
@@ -172,14 +172,14 @@ REFUSED = {
     "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the argument 'stray'"),
     "a merge": (
         "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
-        "uses a YAML alias",
+        "the part to change uses a YAML alias",
     ),
-    "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot be read as YAML"),
+    "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot read .* as YAML"),
     "a policy from a ConfigMap without its key": (
         with_options(kubeadm_manifest(21), "--policy-configmap=own"),
         r"ConfigMap kube-system/own, .* has no key policy\.cfg",
     ),
-    "aliases": (ALIASED, "uses a YAML alias"),
+    "aliases": (ALIASED, "the part to change uses a YAML alias"),
     "a key twice": (PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2), "is not one YAML document"),
     "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "does not mount"),
     "config missing": (with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a"), "the host has no /b"),
@@ -190,7 +190,7 @@ REFUSED = {
         "which is not a hostPath",
     ),
     "a policy too late": (with_options(PLAIN, "--policy-configmap=own"), r"1\.34 no longer reads"),
-    "unknown value": (PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"), "which it refuses"),
+    "unknown value": (PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"), "which kube-scheduler rejects"),
 }
 
 

@@ -93,14 +93,14 @@ def test_a_later_file_that_would_replace_ours_is_refused():
         planned(Rancher("k3s", sources=(CONFIG, late)), {late: "kube-scheduler-arg: v=2\n"})
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "not one YAML"), ("- a\n", "holds no mapping")])
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not one YAML"), ("- a\n", "is not a mapping")])
 def test_an_unreadable_file_is_refused(text, message):
     with pytest.raises(ConfigurationError, match=message):
         planned(K3S, {CONFIG: text})
 
 
 def test_a_file_of_others_in_our_place_is_refused():
-    with pytest.raises(ConfigurationError, match="not ours"):
+    with pytest.raises(ConfigurationError, match="does not belong to accelkit"):
         planned(K3S, {}, current="a: 1\n")
 
 

@@ -68,22 +68,22 @@ def test_drop_ins_before_ours_count():
 LATE = PATH + ".d/90-own.conf"
 REFUSED = {
     "no unit": ({}, (), "systemd has no unit file kube-scheduler.service"),
-    "variables": ({PATH: UNIT.replace("--v=2", "$KUBE_SCHEDULER_OPTS")}, (), "variables of its environment"),
-    "braces": ({PATH: UNIT.replace("--v=2", "--v=${LEVEL}")}, (), "variables of its environment"),
+    "variables": ({PATH: UNIT.replace("--v=2", "$KUBE_SCHEDULER_OPTS")}, (), "environment variables"),
+    "braces": ({PATH: UNIT.replace("--v=2", "--v=${LEVEL}")}, (), "environment variables"),
     "a script": (
         {PATH: UNIT.replace("/usr/local/bin/kube-scheduler", "/bin/sh -c 'kube-scheduler'")},
         (),
         "shell script",
     ),
     "another program": ({PATH: UNIT.replace("kube-scheduler", "kube-proxy")}, (), "does not run kube-scheduler"),
-    "no start": ({PATH: "[Service]\n"}, (), "has 0 lines ExecStart"),
+    "no start": ({PATH: "[Service]\n"}, (), "has 0 ExecStart lines"),
     "set after ours": (
         {**FILES, LATE: "[Service]\nExecStart=\nExecStart=/x\n"},
         (PATH, LATE),
-        "sets ExecStart after ours",
+        "sets ExecStart after 50-accelkit.conf",
     ),
     "unknown user": ({PATH: UNIT}, (), "runs as the user kube"),
-    "no configuration": ({**FILES, PATH: UNIT.replace("--v=2", "--config=/a")}, (), "which the host does not have"),
+    "no configuration": ({**FILES, PATH: UNIT.replace("--v=2", "--config=/a")}, (), "the host has no such file"),
 }
 
 
@@ -98,6 +98,6 @@ def test_a_doubled_dollar_is_no_variable():
 
 
 def test_a_file_of_others_in_our_place_is_refused():
-    with pytest.raises(ConfigurationError, match="not ours"):
+    with pytest.raises(ConfigurationError, match="does not belong to accelkit"):
         planned(current="[Service]\n")
     assert SystemdUnit().unswitch("[Service]\n", None) == "[Service]\n"
