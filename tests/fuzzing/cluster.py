@@ -29,7 +29,7 @@ from accelkit.extender.wire import BindingResult, FilterResult, HostPriority
 from accelkit.kube.listing import UNREADABLE
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import MAX_SCORE, Policy
@@ -158,7 +158,7 @@ class ClusterRound:
         self.tally.objects += len(decoded)
         with self.tally.measure("list of pods", {"pods": len(decoded)}):
             young = self._feed.replace_pods(decoded)
-        if any(held.stage is Stage.CONFIRMED for held in young):
+        if any(held.stage is ShareStage.CONFIRMED for held in young):
             raise FindingError("a confirmed pod that a list does not show is kept", [held.pod.uid for held in young])
         for pod in self._pods.values():
             self._checks.check_charged(pod)

@@ -12,7 +12,7 @@ from fuzzing.rounds import FindingError
 from fuzzing.values import ZEROS, Json
 
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import Holding, NodeEntry, Stage
+from accelkit.ledger.holding import Holding, NodeEntry, ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import MOVING
 from accelkit.vendors.dialect import Dialect
@@ -118,7 +118,7 @@ class LedgerChecks:
 
     def _check_amounts(self, pod: dict[str, Any], held: Holding, entry: NodeEntry) -> None:
         known = {card.id for card in entry.list_cards()}
-        if held.stage is Stage.CONFIRMED and entry.problem is None and not held.charges.keys() <= known:
+        if held.stage is ShareStage.CONFIRMED and entry.problem is None and not held.charges.keys() <= known:
             raise FindingError("a pod is charged on cards that its node does not have", pod)
         if (asked := self._plain_amounts(pod)) is None:
             return

@@ -26,7 +26,7 @@ from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.claims import reserve
 from accelkit.ledger.feed import LedgerFeed, Pending
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.assignment import Assignment
@@ -290,7 +290,7 @@ class Binder:
     def _is_own_reservation(self, ref: PodRef) -> bool:
         # The reservation may belong to an earlier Binding, accepted or unanswered; then a rejection does not end it.
         held = self._ledger.find_holding(ref.uid)
-        return held is not None and held.stage is Stage.RESERVED and ref.uid not in self.outcomes
+        return held is not None and held.stage is ShareStage.RESERVED and ref.uid not in self.outcomes
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
         """Apply a pod that is bound.

@@ -12,7 +12,7 @@ from accelkit.extender.bindings import read_pod
 from accelkit.extender.pod_watch import log_release
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.holding import Holding, ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Pod, PodRef
 
@@ -68,7 +68,7 @@ class BindingOutcomes:
             await asyncio.sleep(_SETTLE_INTERVAL_SECONDS)
             for uid in list(self._unsettled):
                 held = self._ledger.find_holding(uid)
-                if held is None or held.stage is Stage.CONFIRMED:
+                if held is None or held.stage is ShareStage.CONFIRMED:
                     self._unsettled.pop(uid, None)
                 elif not self._is_under_way(uid):
                     await self.read_outcome(held)
@@ -88,7 +88,7 @@ class BindingOutcomes:
         self._feed.take_pod(pod)
         self._unsettled.pop(ref.uid, None)
         held = self._ledger.find_holding(ref.uid)
-        if held is not None and held.stage is Stage.BOUND:
+        if held is not None and held.stage is ShareStage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()
 
     async def read_outcome(self, held: Holding, *, binding: bool = False) -> None:

@@ -41,7 +41,7 @@ from accelkit.kube.heartbeat import Heartbeat
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import AnyPolicy
@@ -294,7 +294,7 @@ class _Service:
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods, self._pods.version):
             # A claim, and a reservation for a group, have no Binding whose outcome could be read.
-            if held.stage is not Stage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
+            if held.stage is not ShareStage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.outcomes.recheck(held)
         if self._read:
             return

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from accelkit.errors import AssignmentError, RequestError
-from accelkit.ledger.holding import Stage, UnassignedPod
+from accelkit.ledger.holding import ShareStage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory, find_unit
@@ -72,7 +72,7 @@ class BoundPods:
         """Return the readable pods of a node."""
         return [entered.pod for entered in self._by_node.get(node, {}).values()]
 
-    def put(self, pod: CardPod, stage: Stage) -> None:
+    def put(self, pod: CardPod, stage: ShareStage) -> None:
         """Enter a pod that requests cards, or update its entry."""
         try:
             self._put(pod, stage)
@@ -90,7 +90,10 @@ class BoundPods:
         for uid, each in list(self._by_node.get(node, {}).items()):
             held = self._ledger.find_holding(uid)
             # The result of a GET may still be newer than the next list.
-            self.put(each.pod, Stage.BOUND if held is not None and held.stage is Stage.BOUND else Stage.CONFIRMED)
+            self.put(
+                each.pod,
+                ShareStage.BOUND if held is not None and held.stage is ShareStage.BOUND else ShareStage.CONFIRMED,
+            )
 
     def end(self, node: str, uid: str) -> None:
         """Remove a pod that holds nothing any more."""
@@ -111,7 +114,7 @@ class BoundPods:
         for uid in self._compute.keys() - uids:
             del self._compute[uid]
 
-    def _put(self, pod: CardPod, stage: Stage) -> None:
+    def _put(self, pod: CardPod, stage: ShareStage) -> None:
         uid = pod.ref.uid
         pods = self._by_node.setdefault(pod.node, {})
         entry = self._ledger.find_node(pod.node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.holding import Holding, ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment
 from accelkit.model.pod import PodRef
@@ -48,13 +48,13 @@ def claim(
         placed = beyond or _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
         if isinstance(placed, Misfit):
             raise MisfitError(placed)
-        ledger.confirm(pod, node, placed, request.order, Stage.CLAIMED, labels=labels)
+        ledger.confirm(pod, node, placed, request.order, ShareStage.CLAIMED, labels=labels)
     return placed
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
     """Return whether a holding is a claim that is not ready: its cards are in use, or the quota refuses it now."""
-    if held.stage is not Stage.CLAIMED:
+    if held.stage is not ShareStage.CLAIMED:
         return False
     beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
     return isinstance(beyond or _place(ledger, held.node, request, policy, {held.pod.uid: held.node}), Misfit)
@@ -70,7 +70,7 @@ def reserve(
     """
     with ledger.lock():
         held = ledger.find_holding(pod.uid)
-        if held is None or held.stage is not Stage.CLAIMED:
+        if held is None or held.stage is not ShareStage.CLAIMED:
             return ledger.reserve(pod, node, request, policy, labels)
         ledger.release(pod.uid)
         try:

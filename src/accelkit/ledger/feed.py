@@ -15,7 +15,7 @@ import msgspec
 
 from accelkit.errors import InventoryError, RequestError
 from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES, BoundPods
-from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.holding import Holding, ShareStage
 from accelkit.ledger.host_rooms import HostRooms
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.cordon import apply_cordon, read_cordon
@@ -241,7 +241,7 @@ class LedgerFeed:
 
         Return False if the watch reported a newer version of the pod, or its deletion.
         """
-        return self._put_pod(pod, Stage.BOUND)
+        return self._put_pod(pod, ShareStage.BOUND)
 
     def take_rules(self, rules: SharingRules) -> None:
         """Replace the sharing rules, also for the pods that wait."""
@@ -299,7 +299,7 @@ class LedgerFeed:
     def _list_excluded_cards(self, name: str) -> frozenset[str]:
         return self._inventories[name].cordoned | self._unhealthy.get(name, frozenset())
 
-    def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> bool:
+    def _put_pod(self, pod: Pod, stage: ShareStage = ShareStage.CONFIRMED) -> bool:
         if not self._versions.take(pod.metadata):
             return False
         try:
@@ -311,7 +311,7 @@ class LedgerFeed:
                 self._errors.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
         return True
 
-    def _read_pod(self, pod: Pod, stage: Stage) -> None:
+    def _read_pod(self, pod: Pod, stage: ShareStage) -> None:
         if pod.terminal:
             self._remove_pod(pod.metadata.uid, pod.spec.node_name)
             return

@@ -24,7 +24,7 @@ from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_charges, 
 from accelkit.placement.topology.links import CardLinks, find_links
 
 
-class Stage(StrEnum):
+class ShareStage(StrEnum):
     """How far the API server has confirmed a holding.
 
     CLAIMED: cards are kept for a pod for which other pods were evicted; they may not have left yet, and no Binding was
@@ -46,7 +46,7 @@ class Holding:
     node: str
     assignment: Assignment
     charges: dict[str, Charge]
-    stage: Stage
+    stage: ShareStage
     labels: tuple[str, ...] = ()
 
     @property

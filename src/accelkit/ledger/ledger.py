@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
+from accelkit.ledger.holding import Holding, NodeEntry, ShareStage, UnassignedPod
 from accelkit.ledger.registry import NodeRegistry
 from accelkit.model.assignment import Assignment
 from accelkit.model.host_amounts import HostAmounts
@@ -154,7 +154,7 @@ class Ledger(NodeRegistry):
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             charges = count_charges(request.order, placed.containers)
-            self._hold(Holding(pod, node, placed, charges, Stage.RESERVED, labels))
+            self._hold(Holding(pod, node, placed, charges, ShareStage.RESERVED, labels))
             return placed
 
     def choose(
@@ -203,8 +203,8 @@ class Ledger(NodeRegistry):
         """Record that the API server accepted the Binding; do nothing if the pod has been removed."""
         with self._lock:
             held = self.find_holding(uid)
-            if held is not None and held.stage is Stage.RESERVED:
-                self._nodes[held.node].holdings[uid] = replace(held, stage=Stage.BOUND)
+            if held is not None and held.stage is ShareStage.RESERVED:
+                self._nodes[held.node].holdings[uid] = replace(held, stage=ShareStage.BOUND)
 
     def confirm(
         self,
@@ -212,7 +212,7 @@ class Ledger(NodeRegistry):
         node: str,
         assignment: Assignment,
         order: Iterable[tuple[str, Kind]],
-        stage: Stage = Stage.CONFIRMED,
+        stage: ShareStage = ShareStage.CONFIRMED,
         *,
         labels: tuple[str, ...] = (),
     ) -> None:
@@ -222,7 +222,7 @@ class Ledger(NodeRegistry):
             same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
             if held is not None and same:
                 # Most events of a running pod do not change its charge.
-                if held.stage not in (stage, Stage.CONFIRMED):
+                if held.stage not in (stage, ShareStage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
             until = self._correcting.get(node)
@@ -245,7 +245,7 @@ class Ledger(NodeRegistry):
         """Release the shares of a pod that has ended or is not coming; return False if it held none."""
         with self._lock:
             held = self.find_holding(uid)
-            if held is not None and held.stage is not Stage.RESERVED:
+            if held is not None and held.stage is not ShareStage.RESERVED:
                 self._nodes[held.node].ended += 1
             return self._release(uid)
 
@@ -253,7 +253,9 @@ class Ledger(NodeRegistry):
         """Release every confirmed pod that is missing from a complete list; return the missing younger ones."""
         with self._lock:
             missing = self._where.keys() - set(uids)
-            young = [held for uid in missing if (held := self.find_holding(uid)) and held.stage is not Stage.CONFIRMED]
+            young = [
+                held for uid in missing if (held := self.find_holding(uid)) and held.stage is not ShareStage.CONFIRMED
+            ]
             for uid in missing - {held.pod.uid for held in young}:
                 self.release(uid)
             if not self._listed:

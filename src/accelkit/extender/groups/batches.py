@@ -13,7 +13,7 @@ from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, M
 from accelkit.extender.groups.pacing import Patience
 from accelkit.extender.groups.reserving import GroupReserver, Shortage, UnplacedPod
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.host_amounts import NOTHING, HostAmounts
 from accelkit.model.pod import PodRef
@@ -136,7 +136,7 @@ class Batches:
     def has_cards(self, uid: str) -> bool:
         """Return whether a pod has reserved or bound cards; claimed cards do not count."""
         held = self._ledger.find_holding(uid)
-        return held is not None and held.stage is not Stage.CLAIMED
+        return held is not None and held.stage is not ShareStage.CLAIMED
 
     def judge(self, group: Group) -> GroupState:
         """Return the state of a group; it is cached, because many callers need it before anything changes."""
@@ -295,7 +295,7 @@ class Batches:
 
     def _release(self, uid: str) -> bool:
         held = self._ledger.find_holding(uid)
-        return held is not None and held.stage is Stage.RESERVED and self._ledger.release(uid)
+        return held is not None and held.stage is ShareStage.RESERVED and self._ledger.release(uid)
 
     def _sum_up_hosts(self) -> dict[str, HostAmounts]:
         taken: dict[str, HostAmounts] = {}

@@ -9,7 +9,7 @@ from typing import Final
 
 from accelkit.ledger.claims import claim, is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.object_meta import MOST_LEAVING_SECONDS
 from accelkit.placement.policies import AnyPolicy
@@ -60,7 +60,7 @@ class Claims:
         """Release the claim of a pod; a Binding in progress stays."""
         self._kept.pop(uid, None)
         held = self._ledger.find_holding(uid)
-        if held is not None and held.stage is Stage.CLAIMED:
+        if held is not None and held.stage is ShareStage.CLAIMED:
             self._ledger.release(uid)
 
     def review(self, *, leads: bool) -> list[str]:
@@ -72,7 +72,7 @@ class Claims:
         late = []
         for uid, kept in list(self._kept.items()):
             held, pending = self._ledger.find_holding(uid), self._feed.pending.get(uid)
-            if held is None or held.stage is not Stage.CLAIMED:
+            if held is None or held.stage is not ShareStage.CLAIMED:
                 # The pod is bound, being bound, or deleted.
                 del self._kept[uid]
             elif not leads or pending is None or pending.request is None or pending.pod.ending:

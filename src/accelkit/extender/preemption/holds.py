@@ -14,7 +14,7 @@ from typing import Final
 
 from accelkit.ledger.claims import claim
 from accelkit.ledger.feed import LedgerFeed, Pending
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.hold import Hold
@@ -61,7 +61,7 @@ class Holds:
         pending, node = self._feed.pending.get(uid), self._claimed.get(uid)
         hold = None if pending is None else self._find_hold(pending)
         held = self._ledger.find_holding(uid)
-        if node is not None and (held is None or held.stage is not Stage.CLAIMED or held.node != node):
+        if node is not None and (held is None or held.stage is not ShareStage.CLAIMED or held.node != node):
             # It is bound, being bound, or deleted.
             del self._claimed[uid]
             node = None

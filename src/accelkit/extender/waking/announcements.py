@@ -12,7 +12,7 @@ from typing import Final
 
 from accelkit.back_off import BackOff
 from accelkit.ledger.feed import Pending
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import is_simple
 from accelkit.ledger.verdicts import ShapeVerdicts
@@ -105,7 +105,7 @@ class Waiting:
                 self._by_namespace.setdefault(pod.ref.namespace, set()).add(request)
         self._shapes = set().union(*self._by_namespace.values())
         held = filter(None, map(self._ledger.find_holding, self._pending))
-        self._claimed = {each.node for each in held if each.stage is Stage.CLAIMED}
+        self._claimed = {each.node for each in held if each.stage is ShareStage.CLAIMED}
 
     def list_shapes(self, namespace: str) -> set[PodRequest]:
         """Return the requests of the waiting pods of a namespace."""

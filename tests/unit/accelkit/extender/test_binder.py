@@ -12,7 +12,7 @@ from support.waiting import until
 from accelkit.errors import ApiError, BindingError
 from accelkit.extender.binder import Binder
 from accelkit.extender.wire import BindingArgs
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -32,7 +32,7 @@ async def test_one_write_annotates_and_binds(world, watched):
     assert post["target"]["name"] == "n"
     text = world.api.pods["p"]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
     assert json.loads(text)["containers"] == {"c": [{"card": "a", "memory_bytes": 4}]}
-    assert (world.used(), world.stage()) == ({"a": 4}, Stage.BOUND)
+    assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.BOUND)
 
 
 async def test_an_assignment_that_a_user_wrote_is_overwritten(world):
@@ -101,7 +101,7 @@ async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world
     world.create()
     world.bound_elsewhere("n")
     assert await world.bind() == ""
-    assert (world.used(), world.stage()) == ({"b": 4}, Stage.BOUND)
+    assert (world.used(), world.stage()) == ({"b": 4}, ShareStage.BOUND)
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -164,7 +164,7 @@ async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
     first.cancel()
     world.api.gate.set()
     assert await second == ""
-    assert world.stage() is Stage.BOUND
+    assert world.stage() is ShareStage.BOUND
 
 
 async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
@@ -180,7 +180,7 @@ async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
     assert await world.bind(uid="late") == "the extender is shutting down"
     world.api.gate.set()
     await end
-    assert world.stage() is Stage.BOUND
+    assert world.stage() is ShareStage.BOUND
     assert len(world.api.posts) == 1
 
 

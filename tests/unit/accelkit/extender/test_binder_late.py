@@ -10,7 +10,7 @@ from support.tasks import running
 
 from accelkit.errors import ApiError
 from accelkit.extender import binding_outcomes
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 
 LOST = ApiError("no answer")
 
@@ -41,7 +41,7 @@ async def test_a_late_unbound_does_not_free_what_a_retry_has_bound_or_is_binding
         assert world.used() == {"a": 16}
         world.api.gate.set()
         assert await binding == ""
-    assert world.stage() is Stage.BOUND
+    assert world.stage() is ShareStage.BOUND
 
 
 async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, settle):

@@ -9,7 +9,7 @@ import pytest
 from support.waiting import until
 
 from accelkit.errors import ApiError
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.model.pod import Pod
 
 LOST = ApiError("no answer")
@@ -21,7 +21,7 @@ async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, cloc
     assert "no answer" in await world.bind()
     clock.now += 9
     await settle()
-    assert world.stage() is Stage.RESERVED
+    assert world.stage() is ShareStage.RESERVED
     clock.now += 2
     await settle()
     assert world.used() == {}
@@ -33,11 +33,11 @@ async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound_or_gone(wor
     world.api.fail(LOST, "POST", answered=True)
     world.api.fail(LOST, "GET")
     assert "no answer" in await world.bind()
-    assert world.stage() is Stage.RESERVED
+    assert world.stage() is ShareStage.RESERVED
     if gone:
         world.api.remove("p")
     await settle()
-    assert world.stage() is (None if gone else Stage.BOUND)
+    assert world.stage() is (None if gone else ShareStage.BOUND)
 
 
 async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock, settle):
@@ -47,7 +47,7 @@ async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock
     await world.bind()
     clock.now += 3600
     await settle()
-    assert world.stage() is Stage.RESERVED
+    assert world.stage() is ShareStage.RESERVED
 
 
 async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clock, settle):
@@ -55,7 +55,7 @@ async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clo
     world.bound_elsewhere("m")
     world.api.fail(LOST, "GET")
     assert "already assigned" in await world.bind()
-    assert world.stage() is Stage.RESERVED
+    assert world.stage() is ShareStage.RESERVED
     await settle()
     assert (world.used("n"), world.used("m")) == ({}, {"b": 4})
 
@@ -69,7 +69,7 @@ async def test_a_second_lost_answer_starts_the_wait_anew(world, clock, settle):
     clock.now += 2
     await settle()
     # The second Binding was sent two seconds ago and may still take effect.
-    assert world.stage() is Stage.RESERVED
+    assert world.stage() is ShareStage.RESERVED
 
 
 async def test_a_retry_after_a_lost_answer_takes_the_same_cards(world):
@@ -86,7 +86,7 @@ async def test_a_retry_of_what_succeeded_changes_nothing(world):
     assert await world.bind() == await world.bind() == ""
     world.show("p", "MODIFIED")
     assert await world.bind() == ""
-    assert (world.used(), world.stage()) == ({"a": 4}, Stage.CONFIRMED)
+    assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.CONFIRMED)
 
 
 async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_afterwards(world, clock):
@@ -109,7 +109,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, set
     for held in world.feed.replace_pods([]):
         world.binder.outcomes.recheck(held)
     await settle()
-    assert world.stage() is (None if gone else Stage.BOUND)
+    assert world.stage() is (None if gone else ShareStage.BOUND)
 
 
 async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(world):
@@ -127,7 +127,7 @@ async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserve
     await world.bind()
     world.leader = "another replica"
     assert await world.bind() == "another replica leads"
-    assert (world.used(), world.stage()) == ({"a": 4}, Stage.RESERVED)
+    assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.RESERVED)
 
 
 async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome_unknown(world, clock, settle):
@@ -155,7 +155,7 @@ async def test_a_lost_answer_that_the_watch_brings_is_asked_for_no_more(world, s
     world.api.fail(LOST, "GET")
     await world.bind()
     world.show("p", "MODIFIED")
-    assert world.stage() is Stage.CONFIRMED
+    assert world.stage() is ShareStage.CONFIRMED
     gets = world.api.gets
     await settle()
     assert (world.api.gets, world.binder.unsettled) == (gets, False)

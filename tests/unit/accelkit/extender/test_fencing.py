@@ -11,7 +11,7 @@ from accelkit.errors import ApiError
 from accelkit.extender import fencing as module
 from accelkit.extender.bindings import write_binding
 from accelkit.extender.fencing import Fence
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.model.keys import FENCED_AT_ANNOTATION
 
 
@@ -67,7 +67,7 @@ async def test_a_binding_that_took_effect_before_is_counted(fenced):
     fenced.create("p")
     fenced.bound_elsewhere("m")
     await fenced.finish()
-    assert (fenced.fenced, fenced.stage()) == ([True], Stage.BOUND)
+    assert (fenced.fenced, fenced.stage()) == ([True], ShareStage.BOUND)
     assert fenced.used("m") == {"b": 4}
     assert not fenced.feed.pending
 

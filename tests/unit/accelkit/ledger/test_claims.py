@@ -4,7 +4,7 @@ import pytest
 from support.requests import ask_for, build_inventory
 
 from accelkit.ledger.claims import claim, is_blocked, reserve
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import PodRef
 from accelkit.placement.misfit import MisfitError, MisfitReason
@@ -32,7 +32,7 @@ def test_a_claim_keeps_others_off_before_and_after_others_have_left(ledger):
         ledger.release(P.uid)
     assert not is_blocked(ledger, ledger.find_holding(Q.uid), WANTS, Policy.BINPACK)
     reserve(ledger, Q, "n", WANTS, Policy.BINPACK)
-    assert ledger.find_holding(Q.uid).stage is Stage.RESERVED
+    assert ledger.find_holding(Q.uid).stage is ShareStage.RESERVED
     assert ledger.find_node("n").uses["n-a"].used_bytes == 5
 
 
@@ -49,7 +49,7 @@ def test_a_claim_stays_where_its_pod_is_refused_and_ends_where_it_goes_elsewhere
     claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid})
     with pytest.raises(MisfitError):
         reserve(ledger, Q, "n", WANTS, Policy.BINPACK)
-    assert ledger.find_holding(Q.uid).stage is Stage.CLAIMED
+    assert ledger.find_holding(Q.uid).stage is ShareStage.CLAIMED
     reserve(ledger, Q, "m", WANTS, Policy.BINPACK)
     assert (ledger.find_holding(Q.uid).node, ledger.find_node("n").uses["n-a"].used_bytes) == ("m", 5)
 
@@ -57,7 +57,7 @@ def test_a_claim_stays_where_its_pod_is_refused_and_ends_where_it_goes_elsewhere
 def test_what_others_hold_is_no_claim(ledger):
     assert not is_blocked(ledger, ledger.find_holding(P.uid), WANTS, Policy.BINPACK)
     reserve(ledger, P, "n", WANTS, Policy.BINPACK)
-    assert ledger.find_holding(P.uid).stage is Stage.RESERVED
+    assert ledger.find_holding(P.uid).stage is ShareStage.RESERVED
 
 
 def test_what_is_restored_is_held_as_it_was_beside_whatever_came_since(ledger):

@@ -10,7 +10,7 @@ from support.pods import build_container, build_pod, make_ref
 from support.requests import ask_for
 
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
@@ -75,7 +75,7 @@ def world():
 def test_a_bound_pod_is_charged_where_its_assignment_says(world):
     world.feed.take_pod_event("ADDED", pod(assignment=shares("b")))
     assert world.used() == {"b": 4}
-    assert world.ledger.find_holding("uid-p").stage is Stage.CONFIRMED
+    assert world.ledger.find_holding("uid-p").stage is ShareStage.CONFIRMED
 
 
 def test_an_assignment_on_a_pod_that_is_not_bound_says_nothing(world):
@@ -322,7 +322,7 @@ def test_an_answer_that_is_older_than_what_the_watch_has_shown_changes_nothing(w
     world.feed.take_pod_event("MODIFIED", versioned(7, assignment=shares("b")))
     assert not world.feed.take_pod(versioned(6, assignment=shares("a")))
     assert world.used() == {"b": 4}
-    assert world.ledger.find_holding("uid-p").stage is Stage.CONFIRMED
+    assert world.ledger.find_holding("uid-p").stage is ShareStage.CONFIRMED
     assert world.feed.take_pod(versioned(8, assignment=shares("a")))
     # The watch lags behind the answer.
     world.feed.take_pod_event("MODIFIED", versioned(7, assignment=shares("b")))
@@ -354,7 +354,7 @@ def test_a_pod_that_an_older_list_lacks_stays(world):
 def test_what_an_answer_showed_stays_unconfirmed_when_the_cards_of_its_node_change(world):
     world.feed.take_pod(pod(assignment=shares("a")))
     world.feed.replace_nodes([node(inventory=encode_inventory(Inventory(1, CARDS[:1])))])
-    assert world.ledger.find_holding("uid-p").stage is Stage.BOUND
+    assert world.ledger.find_holding("uid-p").stage is ShareStage.BOUND
     assert [held.pod.name for held in world.feed.replace_pods([])] == ["p"]
 
 

@@ -7,7 +7,7 @@ from support.requests import ask_for
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.freed import FreedNodes
-from accelkit.ledger.holding import Stage, UnassignedPod
+from accelkit.ledger.holding import ShareStage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
@@ -96,7 +96,7 @@ def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
     world.ledger.reserve(P, "n", ask_for(4), Policy.BINPACK)
     world.freed.find()
     # The ledger releases the former holding and holds the new one, in one turn.
-    world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 4, 1),)}), ORDER, Stage.CONFIRMED)
+    world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 4, 1),)}), ORDER, ShareStage.CONFIRMED)
     assert world.freed.find() == []
 
 

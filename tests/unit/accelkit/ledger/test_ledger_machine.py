@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Stage, UnassignedPod
+from accelkit.ledger.holding import ShareStage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
@@ -133,7 +133,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def accept(self, pod):
         self.ledger.accept(pod.uid)
         held = self.ledger.find_holding(pod.uid)
-        assert held is None or held.stage is not Stage.RESERVED
+        assert held is None or held.stage is not ShareStage.RESERVED
 
     @rule(pod=st.sampled_from(PODS))
     def confirm_what_was_reserved(self, pod):
@@ -141,7 +141,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if held is not None:
             order = [(name, Kind.APP) for name in held.assignment.containers]
             self.ledger.confirm(pod, held.node, held.assignment, order)
-            assert self.ledger.find_holding(pod.uid).stage is Stage.CONFIRMED
+            assert self.ledger.find_holding(pod.uid).stage is ShareStage.CONFIRMED
             assert self.ledger.find_holding(pod.uid).charges == held.charges
 
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from([*NODES, "elsewhere"]), containers=FOREIGN)
@@ -167,7 +167,7 @@ class LedgerMachine(RuleBasedStateMachine):
         shown = {pod.uid for pod in shown}
         held = {pod.uid: self.ledger.find_holding(pod.uid) for pod in PODS}
         young = self.ledger.keep_pods(shown)
-        expected = {u for u, h in held.items() if h and h.stage is not Stage.CONFIRMED and u not in shown}
+        expected = {u for u, h in held.items() if h and h.stage is not ShareStage.CONFIRMED and u not in shown}
         assert {each.pod.uid for each in young} == expected
         for uid, each in held.items():
             assert each is None or (self.ledger.find_holding(uid) is not None) == (uid in shown | expected)

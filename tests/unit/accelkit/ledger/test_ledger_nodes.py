@@ -9,7 +9,7 @@ from support.requests import ask_for, build_inventory
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.feed import DEFAULT_UNIT_BYTES
-from accelkit.ledger.holding import Stage, UnassignedPod
+from accelkit.ledger.holding import ShareStage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
@@ -108,17 +108,17 @@ def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):
 
 
 def test_a_holding_becomes_more_certain_and_never_less(ledger):
-    assert [each.value for each in Stage] == ["claimed", "reserved", "bound", "confirmed"]
+    assert [each.value for each in ShareStage] == ["claimed", "reserved", "bound", "confirmed"]
     assignment = ledger.reserve(P, "n", WANTS, Policy.BINPACK)
     stages = [ledger.find_holding(P.uid).stage]
     ledger.accept(P.uid)
     stages.append(ledger.find_holding(P.uid).stage)
-    for stage in (Stage.CONFIRMED, Stage.BOUND):
+    for stage in (ShareStage.CONFIRMED, ShareStage.BOUND):
         ledger.confirm(P, "n", assignment, WANTS.order, stage)
         stages.append(ledger.find_holding(P.uid).stage)
     ledger.accept(P.uid)
     assert [*stages, ledger.find_holding(P.uid).stage] == [
-        *(Stage.RESERVED, Stage.BOUND, Stage.CONFIRMED, Stage.CONFIRMED, Stage.CONFIRMED)
+        *(ShareStage.RESERVED, ShareStage.BOUND, ShareStage.CONFIRMED, ShareStage.CONFIRMED, ShareStage.CONFIRMED)
     ]
 
 

@@ -13,7 +13,7 @@ from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pac
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.kube.disruptions.evictions import list_evictable_pods
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS, MOST_LEAVING_SECONDS
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
@@ -31,7 +31,7 @@ def cluster():
 async def test_the_pod_of_the_lowest_priority_is_evicted_and_its_card_kept(cluster):
     high = cluster.pod("high", 5, 10)
     assert await cluster.look(high) == ["low"]
-    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    assert cluster.ledger.find_holding("uid-high").stage is ShareStage.CLAIMED
     # Nobody else gets it, the pod itself does.
     other = cluster.pod("other", 5, 1)
     assert await cluster.filter(other) == []
@@ -39,7 +39,7 @@ async def test_the_pod_of_the_lowest_priority_is_evicted_and_its_card_kept(clust
     with pytest.raises(MisfitError):
         cluster.reserve("other")
     assert cluster.reserve("high").containers["c"][0].card == "a"
-    assert cluster.ledger.find_holding("uid-high").stage is Stage.RESERVED
+    assert cluster.ledger.find_holding("uid-high").stage is ShareStage.RESERVED
     assert cluster.counter.labels("evicted")._value.get() == 1
     reasons = {each.body["reason"]: each.body for each in cluster.api.done if each.path.endswith("/events")}
     assert set(reasons) == {"Preempted", "Preempting"}
@@ -55,7 +55,7 @@ async def test_cards_that_the_evicted_still_hold_are_not_given(cluster):
     assert await cluster.filter(high) == []
     with pytest.raises(MisfitError):
         cluster.reserve("high")
-    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    assert cluster.ledger.find_holding("uid-high").stage is ShareStage.CLAIMED
     # Nobody else is evicted for it meanwhile.
     assert await cluster.look(high, seconds=600) == ["low"]
     cluster.leave("low")
@@ -209,7 +209,7 @@ async def test_a_claim_is_neither_released_nor_asked_about_by_a_list(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     pods = [msgspec.convert(each, Pod) for path, each in cluster.api.objects.items() if "/pods/" in path]
     young = cluster.feed.replace_pods(pods)
-    assert [held.stage for held in young] == [Stage.CLAIMED]
+    assert [held.stage for held in young] == [ShareStage.CLAIMED]
     assert cluster.ledger.find_holding("uid-high") is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from evicting_cluster import Evicting
 
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.placement.sharing.rules import read_rules
 
 
@@ -64,7 +64,7 @@ async def test_a_pod_that_its_quota_refuses_is_no_longer_looked_after(cluster):
 async def test_a_claim_beyond_a_lowered_quota_lets_its_pod_in_nowhere(cluster):
     high = cluster.pod("high", 8, 10)
     await cluster.look(high)
-    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    assert cluster.ledger.find_holding("uid-high").stage is ShareStage.CLAIMED
     limit(cluster, 7)
     assert await cluster.filter(high) == []
     limit(cluster, 8)

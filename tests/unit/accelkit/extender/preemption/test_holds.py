@@ -14,7 +14,7 @@ from accelkit.extender.preemption.holds import Holds
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.ledger.claims import reserve
-from accelkit.ledger.holding import Stage
+from accelkit.ledger.holding import ShareStage
 from accelkit.model.hold import HOLD_CONDITION, MOST_HOLD_SECONDS, Hold
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
@@ -55,7 +55,7 @@ class Holding(PreemptingCluster):
 
     def claimed(self, name):
         held = self.ledger.find_holding(f"uid-{name}")
-        return held is not None and held.stage is Stage.CLAIMED
+        return held is not None and held.stage is ShareStage.CLAIMED
 
 
 def full(*nodes):
@@ -141,7 +141,7 @@ def test_a_hold_moves_to_another_node_and_ends_when_the_pod_is_bound_elsewhere()
     assert cluster.ledger.find_holding("uid-urgent").node == "m"
     cluster.pod("urgent", 6, 1000, "a", node="m")
     cluster.holds.note("uid-urgent")
-    assert cluster.ledger.find_holding("uid-urgent").stage is Stage.CONFIRMED
+    assert cluster.ledger.find_holding("uid-urgent").stage is ShareStage.CONFIRMED
 
 
 @pytest.mark.parametrize(
