@@ -40,7 +40,7 @@ class NodeThen:
 
 
 @dataclass(slots=True)
-class Outcome:
+class NodeOutcome:
     """Result of a pod on a node and on equivalent nodes.
 
     Attributes:
@@ -74,7 +74,7 @@ class Outcome:
     def try_next(self) -> bool:
         """Run one trial of the search, and return whether a change was found; set `ended` after the last."""
         found = self if self._search is None else next(self._search, self)
-        if isinstance(found, Outcome):
+        if isinstance(found, NodeOutcome):
             self.ended = True
             return False
         if found is None:
@@ -94,7 +94,7 @@ class Judged:
     """A node: the result there, and the node as it was judged; None if its cards are unknown."""
 
     name: str
-    outcome: Outcome
+    outcome: NodeOutcome
     node: NodeThen | None
 
     @property
@@ -151,7 +151,7 @@ class Judge:
 
     def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:
         self._request, self._policy, self._budget = request, policy, budget
-        self._by_likeness: dict[object, Outcome] = {}
+        self._by_likeness: dict[object, NodeOutcome] = {}
 
     def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
         """Return the result on one node, as filter and bind would decide."""
@@ -163,7 +163,7 @@ class Judge:
             node = NodeThen(entry, self._request, entry.list_states_for(self._request))
         outcome = self._by_likeness.get(key)
         if outcome is None:
-            outcome = Outcome(self._place(ledger, entry), node)
+            outcome = NodeOutcome(self._place(ledger, entry), node)
             self._by_likeness[key] = outcome
         return Judged(entry.name, outcome, node)
 

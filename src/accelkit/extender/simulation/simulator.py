@@ -14,7 +14,7 @@ import msgspec
 
 from accelkit.errors import BadArgsError, NotReadyError
 from accelkit.extender.simulation.event_loop_share import EventLoopShare
-from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome
+from accelkit.extender.simulation.outcomes import Judge, Judged, NodeOutcome
 from accelkit.extender.simulation.views import NodeViews
 from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
 from accelkit.extender.wire import Args
@@ -152,7 +152,7 @@ class Simulator:
         for name in names:
             ledger, entry = what_if.find(name)
             known = None if entry is None else judge.judge(ledger, entry)
-            judged.append(known or Judged(name, Outcome(UNKNOWN, ended=True), None))
+            judged.append(known or Judged(name, NodeOutcome(UNKNOWN, ended=True), None))
             await event_loop.rest()
         return judged
 
@@ -224,7 +224,7 @@ def _list_terms(pending: Pending, unit_bytes: int | None) -> Terms:
     return Terms(steps, frozenset({"same_card_as"}) if dialect.one_card_per_pod else frozenset())
 
 
-def _is_open(outcome: Outcome) -> bool:
+def _is_open(outcome: NodeOutcome) -> bool:
     return isinstance(outcome.placed, Misfit) and outcome.node is not None
 
 
@@ -240,7 +240,7 @@ async def _encode(nodes: Iterable[NodeSimulation], event_loop: EventLoopShare) -
     return encoded
 
 
-async def _continue_search(outcome: Outcome, budget: Budget, event_loop: EventLoopShare, *, until: int = 0) -> None:
+async def _continue_search(outcome: NodeOutcome, budget: Budget, event_loop: EventLoopShare, *, until: int = 0) -> None:
     """Search for one more change of a node, until the budget has at most `until` steps left."""
     while outcome.searching and budget.steps > until:
         found = outcome.try_next()

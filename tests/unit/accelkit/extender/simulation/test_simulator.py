@@ -124,8 +124,8 @@ async def test_a_pod_without_an_assignment_can_be_gone(cluster):
 
 async def test_nodes_alike_are_searched_once_and_each_is_told_its_own_cards_and_pods(cluster, monkeypatch):
     asked = []
-    search = module.Outcome.begin
-    monkeypatch.setattr(module.Outcome, "begin", lambda self, *of: (asked.append(self), search(self, *of)))
+    search = module.NodeOutcome.begin
+    monkeypatch.setattr(module.NodeOutcome, "begin", lambda self, *of: (asked.append(self), search(self, *of)))
     for name in ("a", "b", "c"):
         cluster.node(name, 10, 12)
     cluster.node("d", 10, cordoned=True)

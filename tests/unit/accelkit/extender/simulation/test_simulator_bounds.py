@@ -134,8 +134,8 @@ async def test_a_node_that_changes_while_it_is_searched_is_told_as_it_was(cluste
             cluster.ledger.release("uid-b-0")
         await rest(self)
 
-    begin = outcomes_module.Outcome.begin
-    monkeypatch.setattr(outcomes_module.Outcome, "begin", lambda self, *of: (begin(self, *of), begun.set()))
+    begin = outcomes_module.NodeOutcome.begin
+    monkeypatch.setattr(outcomes_module.NodeOutcome, "begin", lambda self, *of: (begin(self, *of), begun.set()))
     monkeypatch.setattr(turns.EventLoopShare, "rest", change)
     first, second = (await cluster.ask(make_pod(8))).nodes
     assert [change.kind for change in first.changes] == ["less_memory", "pods_ended"]
