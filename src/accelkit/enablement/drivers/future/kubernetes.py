@@ -19,7 +19,7 @@ from accelkit.yaml import load_yaml
 _MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
 
-class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FeatureGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A feature gate: the version that introduces it, and the version in which it is enabled by default."""
 
     gate: str
@@ -32,7 +32,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     newest: str
     removed: dict[str, tuple[str, ...]]
-    gates: dict[str, Gate]
+    gates: dict[str, FeatureGate]
     kubelet_skew: dict[str, int]
 
 
