@@ -28,7 +28,7 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.certificates import Authority
 from accelkit.sandbox.processes import Child
-from accelkit.scheduler.configuration.component_config import Extender, add_extender
+from accelkit.scheduler.configuration.component_config import ExtenderEntry, add_extender
 from accelkit.serving.tls import CLIENT_NAME
 
 # The ways of a comparison, with the options of the null extender; `none` is a kube-scheduler without an extender.
@@ -102,7 +102,7 @@ def build_scheduler_config(cluster: BareCluster, credentials: Credentials, url: 
         return text
     pki = credentials.pki
     tls = {"caFile": str(pki / "ca.crt"), "certFile": str(pki / "client.crt"), "keyFile": str(pki / "client.key")}
-    return add_extender(text, Extender(url_prefix=url, enable_https=True, tls_config=tls))
+    return add_extender(text, ExtenderEntry(url_prefix=url, enable_https=True, tls_config=tls))
 
 
 def build_null_extender() -> Path:

@@ -43,7 +43,7 @@ from accelkit.sandbox.certificates import Authority, write_certificates
 from accelkit.sandbox.layout import SandboxOptions, SandboxPaths, prepare
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
 from accelkit.sandbox.processes import read_tail
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.serving.tls import CLIENT_NAME
 
 GIB = 2**30
@@ -267,7 +267,7 @@ class Laboratory:
     def _write_scheduler_configuration(self) -> None:
         pki = self.paths.pki
         tls = {"caFile": str(pki / "extender-ca.crt"), "certFile": str(pki / "client.crt")}
-        entry = Extender(
+        entry = ExtenderEntry(
             url_prefix=f"https://127.0.0.1:{self.service_port}",
             enable_https=True,
             tls_config={**tls, "keyFile": str(pki / "client.key")},

@@ -17,7 +17,7 @@ from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.model.hold import HOLD_CONDITION
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -109,7 +109,7 @@ def process(control_plane, tmp_path_factory):
     """The extender, with a kube-scheduler configured as we configure it."""
     arguments = ("--kubeconfig", str(control_plane.kubeconfig), "--wake")
     with Process(tmp_path_factory.mktemp("logs"), *arguments) as process:
-        entry = Extender(url_prefix=process.url).build_entry()
+        entry = ExtenderEntry(url_prefix=process.url).build_entry()
         config = build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
         with run_scheduler(config, tmp_path_factory.mktemp("scheduler")):
             yield process

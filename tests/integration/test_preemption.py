@@ -17,7 +17,7 @@ from support.waiting import until
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -45,7 +45,7 @@ def process(control_plane, tmp_path_factory):
     asyncio.run(create_classes(control_plane.kubeconfig))
     arguments = ("--kubeconfig", str(control_plane.kubeconfig), "--wake", "--evict-for-priority")
     with Process(tmp_path_factory.mktemp("logs"), *arguments) as process:
-        entry = Extender(url_prefix=process.url).build_entry()
+        entry = ExtenderEntry(url_prefix=process.url).build_entry()
         config = build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
         with run_scheduler(config, tmp_path_factory.mktemp("scheduler")) as log:
             process.scheduler_log = log
@@ -180,7 +180,7 @@ async def test_a_pod_waiting_for_a_release_that_we_see_late_is_bound_soon(contro
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy, world_of(control_plane.kubeconfig) as world:
         await create_classes(control_plane.kubeconfig)
         with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig), "--wake") as late:
-            entry = Extender(url_prefix=late.url).build_entry()
+            entry = ExtenderEntry(url_prefix=late.url).build_entry()
             kubeconfig = control_plane.paths.build_kubeconfig_path("kube-scheduler")
             with run_scheduler(build_configuration("late-scheduler", kubeconfig, entry), tmp_path):
                 async with client_of(late) as extender:

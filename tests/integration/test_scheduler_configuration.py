@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority, encode_kubeconfig
 from accelkit.scheduler.configuration.command_line import parse
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.versions import parse_minor
 from accelkit.scheduler.launch.manifest import StaticPod
 from accelkit.scheduler.launch.plan import DesiredSettings, TlsCredentials
@@ -56,7 +56,7 @@ def written(tmp_path, version, *, existing):
         text = CONFIGURATION.replace("/etc/kubernetes/scheduler.conf", str(credentials))
         files["/opt/own.yaml"] = text.encode()
     wanted = DesiredSettings(
-        extender=Extender(url_prefix="https://10.96.0.7:32766", tls_config={"serverName": "extender.svc"}),
+        extender=ExtenderEntry(url_prefix="https://10.96.0.7:32766", tls_config={"serverName": "extender.svc"}),
         kubernetes_version=version,
         credentials=TlsCredentials(ca=authority.certificate, certificate=client.certificate, key=client.key),
         folder=str(tmp_path / "accelkit"),

@@ -16,7 +16,7 @@ from exported_metrics import list_exported, list_names_in_sources, list_rows
 from real_prometheus import FILES, list_queries
 from support.yaml import read_yaml
 
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = [rule for group in read_yaml(FILES / "rules.yml")["groups"] for rule in group["rules"]]
@@ -86,7 +86,7 @@ def test_no_runbook_is_for_an_alert_that_is_gone():
 
 def test_an_answer_is_slow_at_half_of_what_kube_scheduler_waits():
     (slow,) = (rule for rule in ALERTS if rule["alert"] == "AccelkitExtenderSlow")
-    waits = Extender.__dataclass_fields__["http_timeout"].default
+    waits = ExtenderEntry.__dataclass_fields__["http_timeout"].default
     assert f"> {int(waits.removesuffix('s')) // 2}" in slow["expr"]
     assert f"gives up after {waits.removesuffix('s')} s" in slow["annotations"]["description"]
 

@@ -11,7 +11,7 @@ import msgspec
 from accelkit.errors import ConfigurationError
 from accelkit.kube.connection import Connection
 from accelkit.scheduler.arguments import Spec
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.config_file import ConfigFile
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
@@ -44,7 +44,7 @@ def build_desired_settings(spec: Spec) -> DesiredSettings:
         ca=given.ca.encode(), certificate=given.certificate.encode(), key=given.key.encode()
     )
     return DesiredSettings(
-        extender=Extender(**fields),
+        extender=ExtenderEntry(**fields),
         kubernetes_version=spec.kubernetes_version,
         credentials=credentials or None,
         folder=spec.folder,

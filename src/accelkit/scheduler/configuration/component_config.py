@@ -13,11 +13,11 @@ from ruamel.yaml import YAML
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.document import Document
-from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Extender, check_binds_alone, is_ours
+from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, ExtenderEntry, check_binds_alone, is_ours
 
 __all__ = [
     "OWN_RESOURCES",
-    "Extender",
+    "ExtenderEntry",
     "add_extender",
     "build_configuration",
     "has_extender",
@@ -30,7 +30,7 @@ GROUP: Final = "kubescheduler.config.k8s.io/"
 _KEY: Final = "extenders"
 
 
-def build_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
+def build_configuration(api_version: str, fields: dict[str, Any], extender: ExtenderEntry) -> str:
     """Return a configuration with `fields` and accelkit's entry.
 
     Args:
@@ -46,7 +46,7 @@ def build_configuration(api_version: str, fields: dict[str, Any], extender: Exte
     return stream.getvalue()
 
 
-def add_extender(text: str, extender: Extender) -> str:
+def add_extender(text: str, extender: ExtenderEntry) -> str:
     """Return the configuration with accelkit's entry added or updated; unchanged if it is correct already.
 
     Raises:

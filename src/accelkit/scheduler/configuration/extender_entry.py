@@ -25,7 +25,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extender:
+class ExtenderEntry:
     """How kube-scheduler calls accelkit's extender.
 
     Attributes:

@@ -12,13 +12,13 @@ from typing import Any, Final
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.extender_entry import Extender, check_binds_alone, is_ours
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry, check_binds_alone, is_ours
 from accelkit.yaml import load_yaml
 
 _KIND: Final = "Policy"
 
 
-def add_extender_to_policy(text: str, extender: Extender) -> str:
+def add_extender_to_policy(text: str, extender: ExtenderEntry) -> str:
     """Return a Policy as JSON with accelkit's entry, in addition to those of `text`.
 
     Raises:

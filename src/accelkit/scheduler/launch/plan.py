@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from accelkit.scheduler.arguments import FOLDER
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 
 # Reads a file of the host; returns None if it does not exist. A ConfigMap is `configmap:<namespace>/<name>/<key>`.
 Read = Callable[[str], bytes | None]
@@ -39,7 +39,7 @@ class DesiredSettings:
         dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty: not changed.
     """
 
-    extender: Extender
+    extender: ExtenderEntry
     kubernetes_version: str
     credentials: TlsCredentials | None = None
     folder: str = FOLDER

@@ -15,7 +15,7 @@ from typing import Any, Final
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option, find_option_value
 from accelkit.scheduler.configuration.component_config import add_extender, build_configuration, read_api_version
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.policy import add_extender_to_policy
 from accelkit.scheduler.configuration.versions import check_readable, choose_written_format, parse_minor, reads_policy
@@ -132,7 +132,7 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     return content.decode()
 
 
-def add_credentials(desired: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+def add_credentials(desired: DesiredSettings, *, owner: int | None) -> tuple[ExtenderEntry, dict[str, PlannedFile]]:
     """Return the extender with its TLS configuration, and the files of this configuration.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 from scheduler_manifests import kubeadm_manifest
 
 from accelkit.errors import ServiceError
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.host.host import LocalHost
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
 from accelkit.scheduler.launch.plan import DesiredSettings, TlsCredentials
@@ -104,7 +104,7 @@ def make_host(root: Path, manifest: str | None = None) -> LocalHost:
 
 def desired(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> DesiredSettings:
     return DesiredSettings(
-        extender=Extender(url_prefix=url, enable_https=True),
+        extender=ExtenderEntry(url_prefix=url, enable_https=True),
         kubernetes_version="v1.34.4",
         credentials=TlsCredentials(ca=b"ca", certificate=b"certificate", key=key),
     )

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from scheduler_manifests import MINORS, kubeadm_manifest
 from strict_types import format_of, types_of, violations
 
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.versions import read_formats, reads_policy
 from accelkit.scheduler.launch.manifest import StaticPod
 from accelkit.scheduler.launch.plan import DesiredSettings, Plan, TlsCredentials
@@ -49,7 +49,7 @@ class Row:
 
 def desired(version: str, **changed: Any) -> DesiredSettings:
     """Return what is asked for in the tests."""
-    extender = Extender(
+    extender = ExtenderEntry(
         url_prefix="https://10.96.0.77:32766", tls_config={"serverName": "accelkit-extender.kube-system.svc"}
     )
     given: dict[str, Any] = {

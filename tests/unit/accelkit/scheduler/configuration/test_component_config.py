@@ -4,10 +4,10 @@ import pytest
 from support.yaml import parse_yaml
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.component_config import Extender, add_extender, has_extender, remove_extender
+from accelkit.scheduler.configuration.component_config import ExtenderEntry, add_extender, has_extender, remove_extender
 
 URL = "http://127.0.0.1:32766"
-OURS = Extender(url_prefix=URL)
+OURS = ExtenderEntry(url_prefix=URL)
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 BLOCK = """\
 extenders:
@@ -93,7 +93,7 @@ def test_only_our_lines_go(before, after):
 
 def test_our_entry_is_updated_where_it_stands():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN
-    changed = add_extender(text, Extender(url_prefix="http://127.0.0.1:4000", weight=3))
+    changed = add_extender(text, ExtenderEntry(url_prefix="http://127.0.0.1:4000", weight=3))
     entries = parse_yaml(changed)["extenders"]
     assert [entry["urlPrefix"] for entry in entries] == ["http://127.0.0.1:4000", "http://other:1"]
     assert entries[0]["weight"] == 3

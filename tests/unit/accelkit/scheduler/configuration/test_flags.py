@@ -6,7 +6,7 @@ from strict_types import violations
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import parse
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.versions import choose_written_format
 
@@ -125,10 +125,12 @@ def test_a_flag_whose_value_kube_scheduler_refuses_is_named(flag, value):
     [("10s", 10**10), ("1m30s", 9 * 10**10), ("1.5s", 15 * 10**8), ("0", 0), ("500ms", 5 * 10**8)],
 )
 def test_durations_become_nanoseconds(duration, nanoseconds):
-    assert Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()["httpTimeout"] == nanoseconds
+    assert (
+        ExtenderEntry(url_prefix="http://a", http_timeout=duration).build_legacy_entry()["httpTimeout"] == nanoseconds
+    )
 
 
 @pytest.mark.parametrize("duration", ["", "10", "s", "10 s", "1x"])
 def test_what_is_no_duration_is_refused(duration):
     with pytest.raises(ConfigurationError, match="is not a valid duration"):
-        Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()
+        ExtenderEntry(url_prefix="http://a", http_timeout=duration).build_legacy_entry()

@@ -6,10 +6,10 @@ import pytest
 from strict_types import violations
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.policy import add_extender_to_policy
 
-OURS = Extender(url_prefix="https://10.96.0.7:32766", enable_https=True)
+OURS = ExtenderEntry(url_prefix="https://10.96.0.7:32766", enable_https=True)
 YAML_POLICY = "kind: Policy\napiVersion: v1\n# ranking\npriorities:\n- name: LeastRequestedPriority\n  weight: 1\n"
 
 
@@ -25,7 +25,7 @@ def test_a_policy_in_yaml_is_merged_into():
 
 def test_our_entry_is_brought_up_to_date_behind_those_of_others():
     other = {"urlPrefix": "http://other", "filterVerb": "f"}
-    old = Extender(url_prefix="http://old").build_legacy_entry()
+    old = ExtenderEntry(url_prefix="http://old").build_legacy_entry()
     policy = merged(json.dumps({"kind": "Policy", "apiVersion": "v1", "Extenders": [old, other]}))
     assert policy["Extenders"] == [other, OURS.build_legacy_entry()]
     assert "extenders" not in policy

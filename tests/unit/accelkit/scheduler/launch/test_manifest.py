@@ -12,7 +12,7 @@ from support.yaml import parse_yaml
 from version_table import desired
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.versions import parse_minor
 from accelkit.scheduler.launch.manifest import StaticPod
 
@@ -137,7 +137,7 @@ def test_the_key_belongs_to_the_user_that_the_scheduler_runs_as():
 
 
 def test_without_credentials_there_is_no_tls():
-    plan = planned(Host(PLAIN), credentials=None, extender=Extender(url_prefix="http://10.96.0.1:1"))
+    plan = planned(Host(PLAIN), credentials=None, extender=ExtenderEntry(url_prefix="http://10.96.0.1:1"))
     assert [entry["enableHTTPS"] for entry in written(plan)["extenders"]] == [False]
     assert len(plan.files) == 1
 

@@ -8,10 +8,10 @@ from support.yaml import parse_yaml
 from version_table import desired
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.launch.manifest import StaticPod
 
-SERVICE = Extender(url_prefix="https://accelkit-extender.kube-system.svc:32766")
+SERVICE = ExtenderEntry(url_prefix="https://accelkit-extender.kube-system.svc:32766")
 FIRST = "ClusterFirstWithHostNet"
 KUBECONFIG = """\
 apiVersion: v1
@@ -33,7 +33,7 @@ def test_a_service_name_needs_the_clusters_dns():
         ConfigurationError, match=r"cannot resolve the Service name .*ClusterIP with tlsConfig.serverName"
     ):
         planned(dns_policy="")
-    assert planned(extender=Extender(url_prefix="https://10.96.0.7:1"), dns_policy="").problems == ()
+    assert planned(extender=ExtenderEntry(url_prefix="https://10.96.0.7:1"), dns_policy="").problems == ()
 
 
 def test_the_dns_policy_is_set_and_taken_back():
