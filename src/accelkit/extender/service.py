@@ -23,8 +23,8 @@ from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.holds import Holds
 from accelkit.extender.preemption.refusals import Refusals
 from accelkit.extender.preemption.verb import PreemptVerb
+from accelkit.extender.read_port.port import make_read_server, make_review_client
 from accelkit.extender.readiness import Readiness
-from accelkit.extender.reading.port import make_read_server, make_review_client
 from accelkit.extender.routes import Routes
 from accelkit.extender.sharing.metrics import SharingCollector
 from accelkit.extender.sharing.rules_file import RulesFile

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from accelkit.errors import AccessError, ApiError, NotReadyError
-from accelkit.extender.reading import reviews as module
-from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.read_port import reviews as module
+from accelkit.extender.read_port.reviews import Reviewer
 
 ACCESS = "localsubjectaccessreviews"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from accelkit.extender.endpoint import LeaderEndpoint
-from accelkit.extender.reading.reader import Reader
-from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.read_port.reader import Reader
+from accelkit.extender.read_port.reviews import Reviewer
 from accelkit.extender.routes import Routes
 from accelkit.inspection.simulation import MAX_QUESTION_BYTES
 from accelkit.kube.client import ApiClient

@@ -13,10 +13,10 @@ from ports import free_port
 from support.waiting import until
 
 from accelkit.errors import ApiError, NotReadyError
-from accelkit.extender.reading import reader as module
-from accelkit.extender.reading import reviews
-from accelkit.extender.reading.reader import Reader
-from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.read_port import reader as module
+from accelkit.extender.read_port import reviews
+from accelkit.extender.read_port.reader import Reader
+from accelkit.extender.read_port.reviews import Reviewer
 from accelkit.serving import server as server_module
 from accelkit.serving.server import HeadServer, Reply
 from accelkit.serving.tls import Listen

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import AccessError, NotReadyError
-from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.read_port.reviews import Reviewer
 from accelkit.extender.routes import SIMULATE, Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
 from accelkit.serving.server import Head, Headers, Reply
