@@ -135,7 +135,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.install.node_discovery import DiscoveryPod, DriverReach, Findings, find_cards
-    from accelkit.install.sharing import list_unexamined
+    from accelkit.install.shared_nodes import list_unexamined
 
 
 def main():

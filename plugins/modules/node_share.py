@@ -172,7 +172,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ServiceError
-    from accelkit.install.sharing import Sharing, share, unshare, withdraw
+    from accelkit.install.shared_nodes import SharingResult, share, unshare, withdraw
     from accelkit.model.units import parse_unit
     from accelkit.vendors.dialects import load_dialects, load_served_dialect
 
@@ -226,7 +226,7 @@ async def _apply(api, module):
             return await withdraw(api, grace_seconds=given["grace_seconds"], check=module.check_mode)
         except ServiceError as exc:
             module.warn(str(exc))
-            return Sharing(changed=True)
+            return SharingResult(changed=True)
     return await unshare(
         api,
         nodes=given["nodes"],

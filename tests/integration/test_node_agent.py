@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from test_pods import cards_of
 
 from accelkit.errors import ApiError
-from accelkit.install import sharing
+from accelkit.install import shared_nodes as sharing
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION

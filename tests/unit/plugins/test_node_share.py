@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_share
 
-from accelkit.install.sharing import Sharing
+from accelkit.install.shared_nodes import SharingResult
 from accelkit.vendors.dialects import load_dialect
 
-FOUND = Sharing(changed=True, before={"a": {}}, after={"a": {"labels": {}}}, nodes=("a",))
+FOUND = SharingResult(changed=True, before={"a": {}}, after={"a": {"labels": {}}}, nodes=("a",))
 
 
 def test_present_shares(run_module, stub):
@@ -31,7 +31,7 @@ def test_absent_takes_everything_off(run_module, stub):
 
 def test_a_library_of_no_use_is_a_warning_for_each_node(run_module, stub, warnings):
     problems = {"a": ("one is silent", "one is missing")}
-    stub(node_share, "share", Sharing(changed=False, nodes=("a", "b"), library_problems=problems))
+    stub(node_share, "share", SharingResult(changed=False, nodes=("a", "b"), library_problems=problems))
     answer = run_module(node_share, {"wait_seconds": 3})
     assert warnings == ["node a: one is silent; one is missing"]
     assert answer["library_problems"] == {"a": ["one is silent", "one is missing"]}

@@ -5,8 +5,9 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ConfigurationError, ServiceError
-from accelkit.install import nodes, sharing
-from accelkit.install.sharing import list_unexamined, share, unshare, withdraw
+from accelkit.install import nodes
+from accelkit.install import shared_nodes as sharing
+from accelkit.install.shared_nodes import list_unexamined, share, unshare, withdraw
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory

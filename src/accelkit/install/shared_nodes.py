@@ -31,7 +31,7 @@ NATIVE: Final = load_own_dialect("native")
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SharingResult:
     """The result. `before` and `after` hold, for each changed node, all data that accelkit owns on it.
 
     Attributes:
@@ -61,7 +61,7 @@ async def share(
     counted: Collection[str] = (),
     coexisting: Collection[str] = (),
     leave_out: Collection[str] = (),
-) -> Sharing:
+) -> SharingResult:
     """Set `accelkit.io/share=true` on the named nodes, else on all nodes with cards whose label is not `false`.
 
     Args:
@@ -109,7 +109,7 @@ async def share(
             api, names, wait_seconds, find_problem, "{count} of {all} nodes do not offer their cards: {list}"
         )
     problems = {name: found for name, node in sorted(offering.items()) if (found := find_library_problems(node))}
-    return Sharing(bool(patches), before, after, names, problems)
+    return SharingResult(bool(patches), before, after, names, problems)
 
 
 async def list_unexamined(
@@ -142,7 +142,7 @@ async def unshare(
     confirm_seconds: float,
     check: bool = False,
     dialect: Dialect = NATIVE,
-) -> Sharing:
+) -> SharingResult:
     """Remove accelkit's labels, annotations and resources from the named nodes, else from all nodes that have any.
 
     A share label with another value than accelkit's was set by a user, and stays.
@@ -167,7 +167,7 @@ async def unshare(
     to_clear = {node.metadata.name: node for node in chosen if owned.find(node)}
     names = tuple(sorted(nodes or to_clear))
     before = {name: owned.find(node) for name, node in to_clear.items()}
-    result = Sharing(bool(to_clear), before, {name: {} for name in to_clear}, names)
+    result = SharingResult(bool(to_clear), before, {name: {} for name in to_clear}, names)
     if check or not to_clear:
         return result
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
@@ -182,7 +182,7 @@ async def unshare(
     return result
 
 
-async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> Sharing:
+async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> SharingResult:
     """Unlabel all shared nodes, so that their agents stop, and wait until no kubelet offers resources to new pods.
 
     The extender can then stop without pods that no component counts. `unshare` removes the rest.
@@ -210,7 +210,7 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
 
         still = "{count} of {all} nodes still offer accelkit's resources to pods: {list}"
         await wait_until_no_problem(api, listed, grace_seconds, find_problem, still)
-    return Sharing(bool(shared), before, after, tuple(sorted(shared)))
+    return SharingResult(bool(shared), before, after, tuple(sorted(shared)))
 
 
 def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
