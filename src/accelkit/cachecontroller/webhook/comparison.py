@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accelkit.cachecontroller.webhook.claims import Claims, find_claim
+from accelkit.cachecontroller.webhook.cache_claims import CacheClaims, find_claim
 from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.kernelcache.formats.recorded import is_counted, list_differing, select_comparable
 from accelkit.texts import shorten
@@ -16,7 +16,7 @@ _CHANGING: Final = {
 }
 
 
-def compare_environment(pod: Object, claims: Claims) -> list[str]:
+def compare_environment(pod: Object, claims: CacheClaims) -> list[str]:
     """Return a warning for each variable of a container whose value differs from that at capture.
 
     Args:

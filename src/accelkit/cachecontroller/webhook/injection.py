@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from accelkit.cachecontroller.webhook.annotation import AnnotationError, MountRequest
-from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.cache_claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, name_copy
 from accelkit.cachecontroller.webhook.places import list_container_mounts, move
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first

@@ -9,7 +9,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from accelkit.cachecontroller.webhook.annotation import AnnotationError, parse_requests
-from accelkit.cachecontroller.webhook.claims import CacheClaim, Claims, find_claim, find_unknown_digest, list_claims
+from accelkit.cachecontroller.webhook.cache_claims import (
+    CacheClaim,
+    CacheClaims,
+    find_claim,
+    find_unknown_digest,
+    list_claims,
+)
 from accelkit.cachecontroller.webhook.comparison import compare_environment
 from accelkit.cachecontroller.webhook.copying import PREFIX
 from accelkit.cachecontroller.webhook.injection import UnknownCacheError, inject, prefer_nodes
@@ -128,11 +134,11 @@ def _name_claims(pod: Object, volumes: Iterable[Object]) -> list[str]:
     return [get_claim(each) or name_ephemeral_claim(pod, each) for each in volumes]
 
 
-def _count_concerned(named: Iterable[str], claims: Claims) -> int:
+def _count_concerned(named: Iterable[str], claims: CacheClaims) -> int:
     return sum(1 for each in named if each in claims or find_unknown_digest(claims, each))
 
 
-def _change(pod: Object, namespace: str, claims: Claims, tools: Tools) -> list[str]:
+def _change(pod: Object, namespace: str, claims: CacheClaims, tools: Tools) -> list[str]:
     if folder := find_host_folder(pod):
         raise ReplacementError(f"volume {folder} leads to the nodes' kernel caches; mount a cache's claim alone")
     warnings: list[str] = []
@@ -180,7 +186,7 @@ def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
         prefer_nodes(pod, tools.find_hosts(claim.cache))
 
 
-def _annotate(pod: Object, claims: Claims, *, handled: bool) -> None:
+def _annotate(pod: Object, claims: CacheClaims, *, handled: bool) -> None:
     """Write what was done, and replace what any other client wrote there.
 
     A pod that concerns caches always gets the annotation of digests, even with no value. Admission policies refuse such

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.cache_claims import CacheClaim
 from accelkit.cachecontroller.webhook.pods import Object, find_root
 from accelkit.gkm.objects import CacheMount
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from accelkit.cachecontroller.webhook.claims import CacheClaim
+from accelkit.cachecontroller.webhook.cache_claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, find_shortage, name_copy
 from accelkit.cachecontroller.webhook.places import Places, find_places
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first

@@ -76,7 +76,7 @@ class CacheClaim:
         return shorten(f"{condition.reason}: {condition.message}".rstrip(": "), 300)
 
 
-class Claims(dict[str, CacheClaim]):
+class CacheClaims(dict[str, CacheClaim]):
     """Claims of caches in a namespace, by name.
 
     A pod may have thousands of volumes, and its namespace as many caches, so claims are found by index.
@@ -100,12 +100,12 @@ class Claims(dict[str, CacheClaim]):
         return found
 
 
-def list_claims(caches: Iterable[Cache], namespace: str) -> Claims:
+def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
     """Return the claims of caches in a namespace by name: those that follow a cache, and those of its digests.
 
     A claim that has the name of a cache but another owner is left out, because it contains user data.
     """
-    claims = Claims()
+    claims = CacheClaims()
     # A cache of the namespace has precedence over a ClusterGKMCache of the same name.
     for cache in sorted(caches, key=lambda each: each.of_cluster):
         name = name_claim(cache.key)
@@ -119,7 +119,7 @@ def list_claims(caches: Iterable[Cache], namespace: str) -> Claims:
     return claims
 
 
-def find_claim(volume: Mapping[str, Any], claims: Claims) -> CacheClaim | None:
+def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | None:
     """Return the cache of a pod's volume, by its claim or by the digest of its image; None for other volumes."""
     claim = volume.get("persistentVolumeClaim")
     if claim is not None:
@@ -128,7 +128,7 @@ def find_claim(volume: Mapping[str, Any], claims: Claims) -> CacheClaim | None:
     return claims.of_images.get(digest)
 
 
-def find_unknown_digest(claims: Claims, claim: str) -> str:
+def find_unknown_digest(claims: CacheClaims, claim: str) -> str:
     """Return the cache if a claim names an unknown digest of it; empty otherwise."""
     begins, _ = split_pinned_claim(claim)
     if not begins or claim in claims:
