@@ -17,7 +17,7 @@ from accelkit.scheduler.configuration.command_line import Option, find_option_va
 from accelkit.scheduler.configuration.component_config import add_extender, build_configuration, read_api_version
 from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.flags import carry_flags
-from accelkit.scheduler.configuration.policy import add_extender_to_policy
+from accelkit.scheduler.configuration.legacy_policy import add_extender_to_policy
 from accelkit.scheduler.configuration.versions import check_readable, choose_written_format, parse_minor, reads_policy
 from accelkit.scheduler.launch.plan import DesiredSettings, PlannedFile, Read
 

@@ -7,7 +7,7 @@ from strict_types import violations
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
-from accelkit.scheduler.configuration.policy import add_extender_to_policy
+from accelkit.scheduler.configuration.legacy_policy import add_extender_to_policy
 
 OURS = ExtenderEntry(url_prefix="https://10.96.0.7:32766", enable_https=True)
 YAML_POLICY = "kind: Policy\napiVersion: v1\n# ranking\npriorities:\n- name: LeastRequestedPriority\n  weight: 1\n"
