@@ -6,7 +6,7 @@ but not the signature images of cosign 2, plain keys and private authorities.
 
 from accelkit.kernelcache.signatures.findings import Failure, RejectionReason, Signature, UnverifiedError
 from accelkit.kernelcache.signatures.image import Verification, verify_image
-from accelkit.kernelcache.signatures.policy import SignerPolicies, load_policies
+from accelkit.kernelcache.signatures.signer_policy import SignerPolicies, load_policies
 
 __all__ = [
     "Failure",

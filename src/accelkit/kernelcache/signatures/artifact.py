@@ -15,7 +15,7 @@ from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.judging import VerifiedSigner, judge_signature
-from accelkit.kernelcache.signatures.policy import Signer
+from accelkit.kernelcache.signatures.signer_policy import Signer
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")

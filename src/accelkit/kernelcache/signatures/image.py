@@ -22,7 +22,7 @@ from accelkit.kernelcache.signatures.findings import (
     choose_nearest,
 )
 from accelkit.kernelcache.signatures.judging import judge_signature
-from accelkit.kernelcache.signatures.policy import SignerPolicies, SignerPolicy
+from accelkit.kernelcache.signatures.signer_policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 # The limits for one image: signatures that are verified, per format, and failures that are kept.

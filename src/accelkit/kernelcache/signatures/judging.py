@@ -16,7 +16,7 @@ from accelkit.kernelcache.signatures.certificates import check_identity, check_p
 from accelkit.kernelcache.signatures.evidence import SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
-from accelkit.kernelcache.signatures.policy import Signer
+from accelkit.kernelcache.signatures.signer_policy import Signer
 from accelkit.kernelcache.signatures.timestamps import verify_timestamps
 from accelkit.kernelcache.signatures.transparency import check_log_trusted, check_record, is_intoto
 from accelkit.kernelcache.signatures.trust import TrustRoot

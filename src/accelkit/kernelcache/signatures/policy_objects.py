@@ -16,9 +16,9 @@ import msgspec
 from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import Reference
-from accelkit.kernelcache.signatures.policy.content import PolicyContent
-from accelkit.kernelcache.signatures.policy.policies import SignerPolicies, SignerPolicy
-from accelkit.kernelcache.signatures.policy.spec import (
+from accelkit.kernelcache.signatures.signer_policy.content import PolicyContent
+from accelkit.kernelcache.signatures.signer_policy.policies import SignerPolicies, SignerPolicy
+from accelkit.kernelcache.signatures.signer_policy.spec import (
     MAX_POLICY_BYTES,
     PolicySpec,
     build_policy,

@@ -14,8 +14,8 @@ import pytest
 from support.yaml import read_yaml
 
 from accelkit.gkm import names, objects
-from accelkit.kernelcache.signatures.policy.spec import PolicySpec
 from accelkit.kernelcache.signatures.policy_objects import parse_policies
+from accelkit.kernelcache.signatures.signer_policy.spec import PolicySpec
 from accelkit.kube.paths import build_collection_path
 
 FOLDER = Path(__file__).parents[4] / "roles" / "kernel_cache" / "files" / "crds"

@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.registry.settings import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies
-from accelkit.kernelcache.signatures.policy import load_policies
+from accelkit.kernelcache.signatures.signer_policy import load_policies
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"

@@ -22,7 +22,7 @@ from accelkit.cachecontroller.filling.objects import JOBS, Target
 from accelkit.errors import QuantityError
 from accelkit.gkm.objects import CacheSpec, PodTemplate
 from accelkit.kernelcache.commands.fill import fill
-from accelkit.kernelcache.signatures.policy import load_policies
+from accelkit.kernelcache.signatures.signer_policy import load_policies
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ from accelkit.kernelcache.signatures.findings import RejectedError
 from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.keys import load_public_keys
 from accelkit.kernelcache.signatures.matching import TextMatch
-from accelkit.kernelcache.signatures.policy import Signer
+from accelkit.kernelcache.signatures.signer_policy import Signer
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"

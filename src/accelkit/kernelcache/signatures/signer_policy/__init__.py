@@ -22,7 +22,7 @@ A SignerPolicy object in a cluster has the same `spec`, without files. If severa
 must be satisfied, so an additional policy can only add requirements.
 """
 
-from accelkit.kernelcache.signatures.policy.file import load_policies
-from accelkit.kernelcache.signatures.policy.policies import Signer, SignerPolicies, SignerPolicy
+from accelkit.kernelcache.signatures.signer_policy.file import load_policies
+from accelkit.kernelcache.signatures.signer_policy.policies import Signer, SignerPolicies, SignerPolicy
 
 __all__ = ["Signer", "SignerPolicies", "SignerPolicy", "load_policies"]

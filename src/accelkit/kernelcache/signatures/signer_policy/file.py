@@ -10,9 +10,9 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.policy.content import PolicyContent
-from accelkit.kernelcache.signatures.policy.policies import SignerPolicies, SignerPolicy
-from accelkit.kernelcache.signatures.policy.spec import MAX_POLICY_BYTES, NEXT_STEP, PolicySpec, build_policy
+from accelkit.kernelcache.signatures.signer_policy.content import PolicyContent
+from accelkit.kernelcache.signatures.signer_policy.policies import SignerPolicies, SignerPolicy
+from accelkit.kernelcache.signatures.signer_policy.spec import MAX_POLICY_BYTES, NEXT_STEP, PolicySpec, build_policy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 from accelkit.yaml import load_yaml_documents
 
