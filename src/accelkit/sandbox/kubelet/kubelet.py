@@ -21,7 +21,7 @@ from accelkit.kube.objects import patch_or_create
 from accelkit.kube.paths import NODES, build_leases_path, build_node_path
 from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_checkpoint
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.plugins import PluginServer
+from accelkit.sandbox.kubelet.devices.device_plugins import PluginServer
 from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
 from accelkit.sandbox.kubelet.node_status import NodeStatusBuilder, build_node, build_node_labels
 from accelkit.sandbox.kubelet.pods.containers import NodeContext

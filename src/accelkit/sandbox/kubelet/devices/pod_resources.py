@@ -18,8 +18,8 @@ from accelkit.node._proto.podresources_pb2_grpc import (
     add_PodResourcesListerServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_plugins import check_socket_path
 from accelkit.sandbox.kubelet.devices.device_values import PluginDevice
-from accelkit.sandbox.kubelet.devices.plugins import check_socket_path
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["PodResourcesServer"]

@@ -24,8 +24,8 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_plugins import PluginServer
 from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, DeviceRequest, PluginMount
-from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 
 MEMORY = "accelkit.io/memory"
 LIMIT = 4_194_304
