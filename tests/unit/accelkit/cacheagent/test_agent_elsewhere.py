@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from agent_worlds import FOREIGN, A, B, desired, folder, learned, link, pod, stored, world
-from test_agent_wishes import cache
+from test_desired_caches import cache
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal, read_desired_cache
 from accelkit.cacheagent.planning.plan import make_plan
