@@ -53,11 +53,11 @@ class Faulting:
         self._broken: set[str] = set()
         self.counts: dict[str, int] = {}
 
-    def knows(self, step: Step) -> bool:
+    def handles(self, step: Step) -> bool:
         return step.action in FAULTS
 
     async def perform(self, step: Step) -> None:
-        """Break what the step names, wait for its seconds, and mend it."""
+        """Break what the step names, wait for its seconds, and repair it."""
         if step.action.startswith("change_"):
             await self._change_options(step)
             return
@@ -78,7 +78,7 @@ class Faulting:
             return bool(LIBRARIES)
         return step.action != "fill_disk" or self.laboratory.disk.mounted
 
-    async def wait_until_mended(self) -> None:
+    async def wait_until_repaired(self) -> None:
         """Wait until every process serves again."""
         for member in self.laboratory.members.values():
             await member.ready()
@@ -92,8 +92,8 @@ class Faulting:
             await self._break(step, name)
             yield
         finally:
-            await self._mend(step, name)
-            self._note(f"mended {step.action} {name}")
+            await self._repair(step, name)
+            self._note(f"repaired {step.action} {name}")
             self._broken.discard(name)
             if not self._broken:
                 self._on_change(False)
@@ -116,12 +116,12 @@ class Faulting:
         else:
             await asyncio.to_thread(self._compact)
 
-    async def _mend(self, step: Step, name: str) -> None:
+    async def _repair(self, step: Step, name: str) -> None:
         if step.action in LINK_FAULTS or step.action in GATE_FAULTS:
             link = self._find_link(name)
             if step.arguments.get("reset"):
                 link.cut()
-            link.mend()
+            link.repair()
             return
         if step.action == "jump_clock":
             self.laboratory.clocks[name].jump(0)

@@ -42,7 +42,7 @@ class Room:
         for card in {card for each in amounts for card in each}:
             held = [each[card] for each in amounts if card in each]
             self._take((pod.node, card), WHOLE if WHOLE in held else max(held))
-        self._asked[pod.node] += count_asked(pod)
+        self._asked[pod.node] += count_requested(pod)
 
     def _take(self, place: tuple[str, str], amount: int) -> None:
         self._used_cards.add(place)
@@ -52,7 +52,7 @@ class Room:
     def _place_on(self, node: Node, pod: Pod) -> bool:
         if any(node.labels.get(key) != value for key, value in pod.selector.items()):
             return False
-        asked = self._asked[node.name] + count_asked(pod)
+        asked = self._asked[node.name] + count_requested(pod)
         if any(number > node.allocatable.get(name, 0) for name, number in asked.items()):
             return False
         free, used = dict(self._free), set(self._used_cards)
@@ -72,7 +72,7 @@ class Room:
         return True
 
 
-def count_asked(pod: Pod) -> Counter[str]:
+def count_requested(pod: Pod) -> Counter[str]:
     """Return what kube-scheduler counts of a pod's resources, or more, and the pod itself."""
     asked = Counter({"pods": 1})
     for container in pod.containers:

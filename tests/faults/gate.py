@@ -97,7 +97,7 @@ class Gate(Link):
         self.swaps_events = True
         self.drop_watches()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.loses_requests = self.loses_answers = False
         self.repeats_events = self.swaps_events = False
         self._rewound = None
@@ -105,7 +105,7 @@ class Gate(Link):
             stream.repeats = stream.swaps = False
         self.watch_delay_seconds = 0.0
         self._expired = None
-        super().mend()
+        super().repair()
 
     async def dial(self) -> Streams:
         return await asyncio.open_connection(self._behind.hostname, self._behind.port, ssl=self._tls)

@@ -47,7 +47,7 @@ class Link:
         """Let nothing pass any more on connections that stay open, and on new ones."""
         self._moving.clear()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """End every fault; what was held up passes now."""
         self._shut = False
         self.delay_seconds = 0.0

@@ -76,7 +76,7 @@ class Operations:
             elif "deletionTimestamp" not in meta and not meta.get("ownerReferences"):
                 self.expected.setdefault(meta["uid"], f"default/{meta['name']}")
 
-    async def forget_node(self, node: str) -> None:
+    async def remove_node(self, node: str) -> None:
         """Expect the pods of a node no more: it is removed, and what ran there may be deleted."""
         with contextlib.suppress(ApiError):
             for item in (await self._laboratory.read(f"{PODS}?fieldSelector=spec.nodeName%3D{node}"))["items"]:

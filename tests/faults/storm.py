@@ -76,7 +76,7 @@ class Storm:
             laboratory,
             history.note,
             on_change=self._observer.follow_faults,
-            on_removal=self._operations.forget_node,
+            on_removal=self._operations.remove_node,
         )
 
     @property
@@ -157,9 +157,9 @@ class Storm:
             await inject(self._laboratory, self._observer, self._history.note, random.Random(self._seed).random())
             await self._calm_down()
         self._rounds += 1
-        self._count += sum(not self._faulting.knows(step) for step in steps)
+        self._count += sum(not self._faulting.handles(step) for step in steps)
         self._longest = max(self._longest, seconds)
-        faults = sum(map(self._faulting.knows, steps))
+        faults = sum(map(self._faulting.handles, steps))
         pods = len(self._observer.facts.pods) if self._observer.facts else 0
         text = f"{len(steps) - faults} operations, {faults} faults, {pods} pods, "
         text += "violated" if self._observer.overdue else f"clean after {seconds:.1f} s"
@@ -178,11 +178,11 @@ class Storm:
             if self.violations:
                 break
             self._history.note(f"step {step}")
-            performer = self._faulting if self._faulting.knows(step) else self._operations
+            performer = self._faulting if self._faulting.handles(step) else self._operations
             tasks.append(asyncio.create_task(performer.perform(step)))
         try:
             await asyncio.gather(*tasks)
-            await self._faulting.wait_until_mended()
+            await self._faulting.wait_until_repaired()
         except TimeoutError as exc:
             self._observer.report(Violation("process_ended", detail=str(exc)))
         self._history.note("calm")

@@ -22,7 +22,7 @@ def check_filter(names: list[str], result: FilterResult, pod: dict[str, Any]) ->
         check_sentence("a node's sentence", text, pod)
 
 
-def ask_simulation(pod: dict[str, Any], names: list[str]) -> bytes:
+def request_simulation(pod: dict[str, Any], names: list[str]) -> bytes:
     """Return the body of a question, as `accelkit explain` sends it; empty where it would be too long."""
     question = SimulationQuestion(msgspec.json.decode(json.dumps(pod), type=PendingPod), names)
     body = msgspec.json.encode(question)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from fuzzing.answers import ask_simulation, check_filter, check_simulation
+from fuzzing.answers import check_filter, check_simulation, request_simulation
 from fuzzing.ledger_checks import LedgerChecks
 from fuzzing.objects import NODES, Objects
 from fuzzing.rounds import FindingError, Tally, check_sentence
@@ -218,9 +218,9 @@ class ClusterRound:
             check_sentence("an error of filter", result.Error, pod)
             return
         check_filter(names, result, pod)
-        if result.NodeNames and self._checks.asks_several_systems(pod):
+        if result.NodeNames and self._checks.requests_several_systems(pod):
             raise FindingError("a container that asks several systems is placed", pod)
-        if self._values.chance(0.2) and (question := ask_simulation(pod, names)):
+        if self._values.chance(0.2) and (question := request_simulation(pod, names)):
             check_simulation(await self._ask("POST", "/simulate", question, pod), result, pod)
         scores = msgspec.json.decode(await self._ask("POST", "/prioritize", body, pod), type=list[HostPriority])
         if [each.Host for each in scores] != names or any(not 0 <= each.Score <= MAX_SCORE for each in scores):

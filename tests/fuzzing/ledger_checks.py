@@ -53,7 +53,7 @@ class LedgerChecks:
     def check_charged(self, pod: dict[str, Any]) -> None:
         """See that a bound pod whose limits ask for cards is charged, and for what its limits say."""
         node, uid = pod["spec"].get("nodeName"), pod["metadata"]["uid"]
-        if not node or pod["status"].get("phase") in ("Succeeded", "Failed") or not self._asks(pod):
+        if not node or pod["status"].get("phase") in ("Succeeded", "Failed") or not self._requests(pod):
             return
         entry = self._ledger.find_node(node)
         if entry is None or uid not in entry.holdings | entry.unassigned:
@@ -61,7 +61,7 @@ class LedgerChecks:
         if (held := entry.holdings.get(uid)) is not None:
             self._check_amounts(pod, held, entry)
 
-    def asks_several_systems(self, pod: dict[str, Any]) -> bool:
+    def requests_several_systems(self, pod: dict[str, Any]) -> bool:
         """Whether a container asks for resources of several dialects, and no limit of it is wrong otherwise."""
         return any(
             sum(any(str(limits.get(name)) in _PLAIN for name in requestable) for requestable in self._systems) > 1
@@ -148,7 +148,7 @@ class LedgerChecks:
             whole += int(limits[name]) if name in self._whole else 0
         return memory, whole
 
-    def _asks(self, pod: dict[str, Any]) -> bool:
+    def _requests(self, pod: dict[str, Any]) -> bool:
         return any(limits[name] not in ZEROS for limits in _list_limits(pod) for name in self._asking & limits.keys())
 
 

@@ -105,7 +105,7 @@ class Down:
         self._nodes: set[str] = set()
         self.most = 0
 
-    def say(self, node: str, *, down: bool) -> None:
+    def mark(self, node: str, *, down: bool) -> None:
         with self._lock:
             (self._nodes.add if down else self._nodes.discard)(node)
             self.most = max(self.most, len(self._nodes))
@@ -175,7 +175,7 @@ class StaticPod(threading.Thread):
             self._process = subprocess.Popen(["chroot", self._root, *command], stdout=log, stderr=log)
 
     def _halt(self) -> None:
-        self._down.say(self._node, down=True)
+        self._down.mark(self._node, down=True)
         self.healthy.clear()
         if self._process is not None:
             self._process.kill()
@@ -193,7 +193,7 @@ class StaticPod(threading.Thread):
         ready = self._answers()
         if ready:
             self.healthy.set()
-            self._down.say(self._node, down=False)
+            self._down.mark(self._node, down=False)
         assert self._process is not None
         runs = self._process.poll() is None
         status = {

@@ -47,14 +47,14 @@ def read_definitions() -> list[dict[str, Any]]:
 
 def _find_module() -> Path:
     """The newest copy in the module cache; nothing is fetched."""
-    cache = os.environ.get("GOMODCACHE") or _ask_go()
+    cache = os.environ.get("GOMODCACHE") or _run_go()
     copies = sorted(Path(cache, "github.com/openshift").glob("api@v0.0.0-*")) if cache else []
     if not copies:
         pytest.skip(f"{MODULE} is in no module cache")
     return copies[-1]
 
 
-def _ask_go() -> str:
+def _run_go() -> str:
     if shutil.which("go") is None:
         return ""
     done = subprocess.run(["go", "env", "-json", "GOMODCACHE"], capture_output=True, text=True, timeout=60, check=True)

@@ -91,20 +91,20 @@ class Stand:
         return self.record.read_text().split()
 
 
-class _AskedMeta(msgspec.Struct):
+class _ReviewedMeta(msgspec.Struct):
     name: str = ""
 
 
-class _AskedPod(msgspec.Struct):
-    metadata: _AskedMeta
+class _ReviewedPod(msgspec.Struct):
+    metadata: _ReviewedMeta
 
 
-class _AskedRequest(msgspec.Struct):
-    object: _AskedPod
+class _ReviewRequest(msgspec.Struct):
+    object: _ReviewedPod
 
 
-class _Asked(msgspec.Struct):
-    request: _AskedRequest
+class _Review(msgspec.Struct):
+    request: _ReviewRequest
 
 
 class _RecordingServer(WebhookServer):
@@ -117,7 +117,7 @@ class _RecordingServer(WebhookServer):
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         if path == PATH:
             # It decodes the name alone, so that it takes no memory of its own for what a stranger sends.
-            pod = msgspec.json.decode(body, type=_Asked).request.object
+            pod = msgspec.json.decode(body, type=_Review).request.object
             with self._record.open("a") as file:
                 file.write(f"{pod.metadata.name}\n")
         return await super().handle(method, path, body)

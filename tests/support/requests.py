@@ -9,7 +9,7 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 
 
-def ask_for(memory: int = 0, compute: int = 0, *, cards: int = 1, **more: Any) -> PodRequest:
+def build_request(memory: int = 0, compute: int = 0, *, cards: int = 1, **more: Any) -> PodRequest:
     """Return the request of a pod with container `c`, which asks for whole cards unless it asks for a share."""
     more.setdefault("whole", not (memory or compute))
     return PodRequest((ContainerRequest("c", Kind.APP, cards, memory, compute, **more),))

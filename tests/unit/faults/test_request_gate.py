@@ -99,7 +99,7 @@ async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(one, conn
     gate.shut()
     assert await one.ask("GET /a") == b""
     assert await (await connect()).ask("GET /a") == b""
-    gate.mend()
+    gate.repair()
     assert await (await connect()).ask("GET /a") == ANSWER
 
 
@@ -110,7 +110,7 @@ async def test_a_stalled_connection_stays_open_and_passes_later(one, gate, serve
     done, _ = await asyncio.wait({asking}, timeout=0.2)
     assert not done
     assert server.lines == ["GET /a HTTP/1.1"]
-    gate.mend()
+    gate.repair()
     assert await asking == ANSWER
 
 
@@ -177,7 +177,7 @@ async def test_watches_end_where_their_events_are_to_be_changed(connect, gate):
         assert await watch.ask("GET /a?watch=true") == ANSWER
         change()
         assert await watch.ask("GET /a") == b""
-        gate.mend()
+        gate.repair()
 
 
 async def test_event_that_waits_for_another_one_passes_after_a_while(connect, gate, server, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.extender.node_scores import NodeScores
 from accelkit.ledger.ledger import Ledger
@@ -20,10 +20,10 @@ HOST = HostAmounts(1000, 10)
 
 
 def share(memory):
-    return ask_for(memory)
+    return build_request(memory)
 
 
-WHOLE = ask_for()
+WHOLE = build_request()
 
 
 class World:
@@ -114,7 +114,7 @@ def test_topology_chooses_by_the_scores_that_prioritize_tells():
         world.node(name)
         if place % 3:
             world.hold(name, 30 * (place % 3))
-    request = ask_for(10)
+    request = build_request(10)
     scores = {each.Host: each.Score for each in world.scores.rank(names, request, Policy.TOPOLOGY, None)}
     assert len(set(scores.values())) > 1
     chosen = world.scores.choose(names, 5, request, Policy.TOPOLOGY, None)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.extender import metrics as module
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
@@ -38,7 +38,7 @@ def shown(metrics):
 
 
 def hold(ledger, name, memory):
-    request = ask_for(memory)
+    request = build_request(memory)
     ledger.reserve(PodRef("d", name, name), "n", request, Policy.SPREAD)
     return request
 

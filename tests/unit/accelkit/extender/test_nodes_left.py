@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
@@ -36,7 +36,7 @@ class World:
         for number, name in enumerate(self.names):
             self.ledger.put_node(name, build_inventory(f"{name}-0", memory=100))
             if number:
-                self.ledger.reserve(PodRef("d", name, name), name, ask_for(number), Policy.BINPACK)
+                self.ledger.reserve(PodRef("d", name, name), name, build_request(number), Policy.BINPACK)
         self.verbs = Verbs(self.ledger, LedgerFeed(self.ledger, load_dialects(["native"])), policy, most_nodes=most)
 
     async def filter(self, asked, names=None):

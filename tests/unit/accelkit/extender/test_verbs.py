@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.pods import build_container, build_pod
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import BadArgsError, RequestError
 from accelkit.extender.verbs import Verbs
@@ -35,7 +35,7 @@ def make_verbs(policy=Policy.BINPACK):
         ledger.put_node(name, build_inventory("a"))
     ledger.put_node("bare", None)
     for name, memory in (("half", 8), ("full", 16)):
-        ledger.reserve(PodRef("d", name, name), name, ask_for(memory), Policy.BINPACK)
+        ledger.reserve(PodRef("d", name, name), name, build_request(memory), Policy.BINPACK)
     dialects = load_dialects(["native", "gcushare"])
     return Verbs(ledger, LedgerFeed(ledger, dialects), policy)
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.extender import node_scores as module
 from accelkit.extender.verbs import Verbs
@@ -48,7 +48,7 @@ def cards(count):
 
 
 def take(ledger, node, count=1):
-    ledger.reserve(PodRef("d", node, node), node, ask_for(cards=count), Policy.TOPOLOGY)
+    ledger.reserve(PodRef("d", node, node), node, build_request(cards=count), Policy.TOPOLOGY)
 
 
 def test_nodes_with_better_connections_are_better():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import InventoryError
 from accelkit.inspection.accounting import AccountingFinding, FindingKind, check
@@ -99,7 +99,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
-    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", ask_for(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", build_request(4 * GIB), "it has none"))
     message = "pod d/p holds cards of n, but which cards is unknown: it has none"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "", FindingKind.UNASSIGNED_POD, message, 0, 4 * GIB, 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from fake_api.server import FakeApi
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (
@@ -44,7 +44,7 @@ def node_of(ledger, name="n"):
 
 def test_a_card_shows_its_shares_and_what_is_left(ledger):
     for name, memory in (("q", 4), ("p", 8)):
-        ledger.reserve(make_ref(name), "n", ask_for(memory * GIB), Policy.BINPACK)
+        ledger.reserve(make_ref(name), "n", build_request(memory * GIB), Policy.BINPACK)
     ledger.accept("uid-p")
     card = node_of(ledger).cards[0]
     assert (card.id, card.used_bytes, card.free_bytes, card.whole, card.known) == ("a", 12 * GIB, 4 * GIB, False, True)
@@ -56,8 +56,8 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
 
 def test_a_container_with_several_cards_shows_what_connects_them(ledger):
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards, topology=("XDC", "DXC", "CCX")))
-    ledger.reserve(make_ref("p"), "n", ask_for(cards=2), Policy.TOPOLOGY)
-    ledger.reserve(make_ref("q"), "n", ask_for(cards=1), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("p"), "n", build_request(cards=2), Policy.TOPOLOGY)
+    ledger.reserve(make_ref("q"), "n", build_request(cards=1), Policy.TOPOLOGY)
     assert node_of(ledger).sets == (CardSetView("d", "p", "uid-p", "c", ("a", "b"), {"link": 1}),)
     ledger.put_node("n", Inventory(GIB, ()))
     assert node_of(ledger).sets[0].links == {}
@@ -106,8 +106,8 @@ def test_what_no_assignment_says_is_not_free(ledger):
 
 def test_totals_are_the_sums_of_the_cards(ledger):
     ledger.put_node("m", build_inventory("a", memory=8 * GIB, unit_bytes=GIB))
-    ledger.reserve(make_ref("p"), "n", ask_for(4 * GIB, cards=2), Policy.BINPACK)
-    ledger.reserve(make_ref("q"), "m", ask_for(), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", build_request(4 * GIB, cards=2), Policy.BINPACK)
+    ledger.reserve(make_ref("q"), "m", build_request(), Policy.BINPACK)
     shown = view(ledger.list_nodes())
     assert [node.totals for node in shown.nodes] == [
         Totals(1, 8 * GIB, 8 * GIB, 0),
@@ -125,7 +125,7 @@ def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
 
 
 def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
-    ledger.reserve(make_ref("p"), "n", ask_for(4 * GIB), Policy.BINPACK)
+    ledger.reserve(make_ref("p"), "n", build_request(4 * GIB), Policy.BINPACK)
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards[1:]))
     *_, lost = node_of(ledger).cards
     share = ShareView("d", "p", "uid-p", "c", 4 * GIB, 0, whole=False, stage="reserved")
@@ -144,8 +144,8 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
 
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
-    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", ask_for(4 * GIB), "it has none"))
-    ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", ask_for(), "it is garbled"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", build_request(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", build_request(), "it is garbled"))
     assert node_of(ledger).unassigned == [
         UnassignedPodView("d", "p", "uid-p", 4 * GIB, whole=False, problem="it has none"),
         UnassignedPodView("d", "q", "uid-q", 0, whole=True, problem="it is garbled"),
@@ -170,7 +170,7 @@ def test_nodes_without_cards_and_pods_are_left_out(ledger):
     ledger.put_node("bare", None)
     ledger.put_node("garbled", InventoryError("garbled"))
     ledger.put_node("held", None)
-    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "held", ask_for(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "held", build_request(4 * GIB), "it has none"))
     assert [node.name for node in view(ledger.list_nodes()).nodes] == ["garbled", "held", "n"]
     held = node_of(ledger, "held")
     assert (held.state, held.problem, held.unit_bytes) == ("none", "node has no accelkit inventory", None)

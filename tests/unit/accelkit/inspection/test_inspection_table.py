@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from rich.console import Console
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import InventoryError
 from accelkit.inspection.inspection import view
@@ -60,7 +60,7 @@ def test_cards_pods_and_totals_stand_below_each_other(ledger):
     put(ledger, CARD, Card("long", "v", "H100", None))
     hold(ledger, "p", "a", 8, compute=250)
     hold(ledger, "pod-with-a-long-name", "long", whole=True)
-    ledger.reserve(PodRef("d", "r", "r"), "n", ask_for(4 * GIB), Policy.BINPACK)
+    ledger.reserve(PodRef("d", "r", "r"), "n", build_request(4 * GIB), Policy.BINPACK)
     ledger.put_node("o", build_inventory("x", memory=16 * GIB, unit_bytes=GIB))
     assert lines(ledger) == [
         "n  2 cards, 12 GiB of 16 GiB used",
@@ -175,7 +175,7 @@ def test_a_node_whose_cards_are_not_known_says_why(ledger):
 
 def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
     ledger.put_node("n", None)
-    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "s", "s"), "n", ask_for(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "s", "s"), "n", build_request(4 * GIB), "it has none"))
     assert lines(ledger) == [
         "n  0 cards, 0 of 0 used  node has no accelkit inventory",
         "  ? d/s holds cards, but which cards is unknown: it has none",
@@ -187,7 +187,7 @@ def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
 
 def test_names_and_totals_stand_out_and_what_is_secondary_does_not(ledger):
     hold(ledger, "p", "a", 4)
-    ledger.reserve(PodRef("d", "r", "r"), "n", ask_for(4 * GIB), Policy.BINPACK)
+    ledger.reserve(PodRef("d", "r", "r"), "n", build_request(4 * GIB), Policy.BINPACK)
     assert style_of(ledger, "n") == "bold cyan"
     assert style_of(ledger, "  1 card, ") == "bold default"
     assert style_of(ledger, " m") == "bright_black"

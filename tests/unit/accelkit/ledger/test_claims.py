@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.ledger.claims import claim, is_blocked, reserve
 from accelkit.ledger.holding import ShareStage
@@ -11,7 +11,7 @@ from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 P, Q, R = (PodRef("d", name, name) for name in "pqr")
-WANTS = ask_for(5)
+WANTS = build_request(5)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from support.clocks import Clock
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import CORRECTION_SECONDS, Ledger
@@ -44,11 +44,11 @@ def confirm(ledger, name, card, memory=1, **more):
 
 
 def reserve(ledger, name, memory=1, node="n"):
-    return ledger.reserve(make_ref(name), node, ask_for(memory), Policy.BINPACK)
+    return ledger.reserve(make_ref(name), node, build_request(memory), Policy.BINPACK)
 
 
 def judge(ledger, memory=1):
-    return ShapeVerdicts(ledger).judge(ask_for(memory), Policy.BINPACK)
+    return ShapeVerdicts(ledger).judge(build_request(memory), Policy.BINPACK)
 
 
 def overfill(ledger):

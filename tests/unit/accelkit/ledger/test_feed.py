@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.pods import build_container, build_pod, make_ref
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import ShareStage
@@ -23,7 +23,7 @@ from accelkit.vendors.dialects import load_dialect
 
 CARDS = (Card("a", "v", "m", 16), Card("b", "v", "m", 16))
 INVENTORY = encode_inventory(Inventory(1, CARDS))
-ONE = ask_for(4)
+ONE = build_request(4)
 
 
 def node(name="n", inventory=INVENTORY):

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from support.pods import build_container, build_pod
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed
@@ -99,7 +99,7 @@ def test_containers_that_are_not_there_own_no_cards(world):
 def test_amounts_are_those_of_the_limits(world, units, said):
     world.pod(limits={MEMORY: str(units)}, containers={"c": [Share("a", said)]})
     assert world.held() == {"a": (units, 0)}
-    full = ask_for()
+    full = build_request()
     assert world.ledger.place(world.ledger.find_node("n"), full, Policy.BINPACK).containers["c"][0].card == "b"
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import make_ref
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.freed import FreedNodes
@@ -57,20 +57,20 @@ def test_what_is_there_is_freed_once(world):
 
 def test_the_end_of_a_pod_that_no_look_has_seen_frees_its_node(world):
     # Another pod may have been refused while it was there.
-    world.ledger.reserve(P, "n", ask_for(16), Policy.BINPACK)
+    world.ledger.reserve(P, "n", build_request(16), Policy.BINPACK)
     world.ledger.accept(P.uid)
     world.ledger.release(P.uid)
     assert world.freed.find() == ["n"]
     assert world.freed.find() == []
     # A Binding that failed has kept nobody off for long, and pods are tried again by themselves.
-    world.ledger.reserve(Q, "n", ask_for(16), Policy.BINPACK)
+    world.ledger.reserve(Q, "n", build_request(16), Policy.BINPACK)
     world.ledger.release(Q.uid)
     assert world.freed.find() == []
 
 
 def test_compute_alone_is_freed_too(world):
-    world.ledger.reserve(P, "n", ask_for(1, 500), Policy.BINPACK)
-    world.ledger.reserve(Q, "n", ask_for(1, 500), Policy.BINPACK)
+    world.ledger.reserve(P, "n", build_request(1, 500), Policy.BINPACK)
+    world.ledger.reserve(Q, "n", build_request(1, 500), Policy.BINPACK)
     world.freed.find()
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 1, 400),)}), ORDER)
     assert world.freed.find() == ["n"]
@@ -93,7 +93,7 @@ def test_a_correction_to_another_card_or_to_less_frees(world):
 
 
 def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
-    world.ledger.reserve(P, "n", ask_for(4), Policy.BINPACK)
+    world.ledger.reserve(P, "n", build_request(4), Policy.BINPACK)
     world.freed.find()
     # The ledger releases the former holding and holds the new one, in one turn.
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 4, 1),)}), ORDER, ShareStage.CONFIRMED)
@@ -102,7 +102,7 @@ def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
 
 def test_a_pod_whose_cards_become_known_frees_the_others(world):
     world.ledger.put_node("n", inventory(CARD, msgspec.structs.replace(CARD, id="b")))
-    world.ledger.confirm_unassigned(UnassignedPod(P, "n", ask_for(4), "nobody knows"))
+    world.ledger.confirm_unassigned(UnassignedPod(P, "n", build_request(4), "nobody knows"))
     world.freed.find()
     world.ledger.confirm(P, "n", assigned(4), ORDER)
     assert world.freed.find() == ["n"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.feed import DEFAULT_UNIT_BYTES
@@ -21,7 +21,7 @@ from accelkit.placement.policies import Policy
 
 P, Q = (make_ref(name) for name in "pq")
 CARD = Card("a", "v", "m", 16)
-WANTS = ask_for(4)
+WANTS = build_request(4)
 
 
 @pytest.fixture
@@ -190,10 +190,10 @@ def test_what_the_agent_says_is_held_beyond_assignments_is_not_given_away(ledger
 def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassigned):
     for pod in (P, Q):
         if unassigned:
-            ledger.confirm_unassigned(UnassignedPod(pod, "n", ask_for(MAX_AMOUNT), "it has none"))
+            ledger.confirm_unassigned(UnassignedPod(pod, "n", build_request(MAX_AMOUNT), "it has none"))
         else:
             ledger.confirm(pod, "n", Assignment({"c": (Share("a", MAX_AMOUNT),)}), WANTS.order)
-    assert refuse(ledger, ask_for(1)) is MisfitReason.MEMORY
+    assert refuse(ledger, build_request(1)) is MisfitReason.MEMORY
     ledger.release(P.uid)
     ledger.release(Q.uid)
     assert free(ledger) == [16]
@@ -202,14 +202,14 @@ def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassi
 def test_a_whole_card_that_nobody_wrote_down_may_be_any_empty_one(ledger):
     ledger.put_node("n", build_inventory("a", "b"))
     ledger.confirm(P, "n", Assignment({"c": (Share("a", 4),)}), WANTS.order)
-    ledger.confirm_unassigned(UnassignedPod(Q, "n", ask_for(), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(Q, "n", build_request(), "it has none"))
     assert free(ledger) == [12, 0]
 
 
 @pytest.mark.parametrize("compute", [500, 0])
 def test_a_pod_without_memory_whose_cards_nobody_wrote_down_leaves_no_card_empty(ledger, compute):
-    ledger.confirm_unassigned(UnassignedPod(P, "n", ask_for(compute=compute, whole=False), "it has none"))
-    assert refuse(ledger, ask_for()) is MisfitReason.WHOLE_CARDS
+    ledger.confirm_unassigned(UnassignedPod(P, "n", build_request(compute=compute, whole=False), "it has none"))
+    assert refuse(ledger, build_request()) is MisfitReason.WHOLE_CARDS
     assert free(ledger) == [16]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.pods import make_ref
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import LinkScores
@@ -50,18 +50,18 @@ def score(ledger, node, request):
 
 
 def test_linked_cards_are_reserved_where_the_cluster_or_the_pod_asks_for_them(ledger):
-    reserve(ledger, "p", "quads", ask_for(cards=1))
-    assert reserve(ledger, "q", "quads", ask_for(cards=4)) == "efgh"
+    reserve(ledger, "p", "quads", build_request(cards=1))
+    assert reserve(ledger, "q", "quads", build_request(cards=4)) == "efgh"
     ledger.release("uid-q")
-    assert reserve(ledger, "q", "quads", ask_for(cards=4), Policy.BINPACK) == "bcde"
+    assert reserve(ledger, "q", "quads", build_request(cards=4), Policy.BINPACK) == "bcde"
     ledger.release("uid-q")
-    assert reserve(ledger, "q", "quads", ask_for(cards=4, policy="topology"), Policy.BINPACK) == "efgh"
+    assert reserve(ledger, "q", "quads", build_request(cards=4, policy="topology"), Policy.BINPACK) == "efgh"
 
 
 def test_what_connects_the_cards_of_a_pod_is_described(ledger):
-    reserve(ledger, "p", "quads", ask_for(cards=5))
+    reserve(ledger, "p", "quads", build_request(cards=5))
     assert ledger.describe_holding("uid-p")["links"] == {"c": {"link": 6, "other NUMA node": 4}}
-    reserve(ledger, "q", "flat", ask_for(cards=1))
+    reserve(ledger, "q", "flat", build_request(cards=1))
     assert set(ledger.describe_holding("uid-q")) == {"containers"}
     assert ledger.describe_holding("uid-nobody") == {"containers": {}}
 
@@ -76,7 +76,7 @@ def test_cards_that_no_inventory_names_are_connected_to_nothing(ledger):
 
 def test_connections_change_with_the_inventory(ledger):
     before = ledger.find_node("quads").find_links()
-    reserve(ledger, "p", "quads", ask_for(cards=1))
+    reserve(ledger, "p", "quads", build_request(cards=1))
     assert ledger.find_node("quads").find_links() is before
     ledger.put_node("quads", inventory("switched"))
     assert ledger.find_node("quads").find_links() is ledger.find_node("switched").find_links() is not before
@@ -91,8 +91,8 @@ def judge(ledger, request):
 
 
 def test_nodes_that_differ_in_their_connections_alone_are_judged_apart(ledger):
-    near = ask_for(cards=4, groups=(CardGroup(Near.SWITCH, (0,) * 4),))
-    reserve(ledger, "p", "quads", ask_for(cards=1))
+    near = build_request(cards=4, groups=(CardGroup(Near.SWITCH, (0,) * 4),))
+    reserve(ledger, "p", "quads", build_request(cards=1))
     fits, failing = judge(ledger, near)
     assert fits == {"quads", "switched"}
     assert (failing["flat"].reason, failing["flat"].resolvable) == (MisfitReason.CONSTRAINT, False)
@@ -104,23 +104,23 @@ def test_nodes_that_differ_in_their_connections_alone_are_judged_apart(ledger):
 
 def test_cards_that_are_too_small_are_told_from_those_that_are_taken(ledger):
     ledger.put_node("large", inventory("flat", memory=32))
-    fits, failing = judge(ledger, ask_for(cards=8, min_memory_bytes=32))
+    fits, failing = judge(ledger, build_request(cards=8, min_memory_bytes=32))
     assert fits == {"large"}
     assert {(each.reason, each.detail) for each in failing.values()} == {(MisfitReason.CARD_MEMORY, "32 B")}
-    reserve(ledger, "p", "large", ask_for(cards=1))
-    assert judge(ledger, ask_for(cards=8, min_memory_bytes=32))[1]["large"].reason is MisfitReason.WHOLE_CARDS
+    reserve(ledger, "p", "large", build_request(cards=1))
+    assert judge(ledger, build_request(cards=8, min_memory_bytes=32))[1]["large"].reason is MisfitReason.WHOLE_CARDS
 
 
 def test_nodes_score_by_the_cards_that_fit_the_request(ledger):
-    assert score(ledger, "switched", ask_for(cards=4)) > score(ledger, "flat", ask_for(cards=4))
+    assert score(ledger, "switched", build_request(cards=4)) > score(ledger, "flat", build_request(cards=4))
     ledger.put_node("other", inventory("quads", b={"model": "x"}, c={"cordoned": True}))
-    best = score(ledger, "quads", ask_for(cards=4))
-    assert score(ledger, "other", ask_for(cards=4)) == best
-    assert score(ledger, "other", ask_for(cards=1, model="x")) > 0
-    assert score(ledger, "other", ask_for(cards=2, model="x")) == 0
+    best = score(ledger, "quads", build_request(cards=4))
+    assert score(ledger, "other", build_request(cards=4)) == best
+    assert score(ledger, "other", build_request(cards=1, model="x")) > 0
+    assert score(ledger, "other", build_request(cards=2, model="x")) == 0
     ledger.put_node("ill", inventory("quads", **{name: {"health": Health.UNHEALTHY} for name in "aefgh"}))
-    assert score(ledger, "ill", ask_for(cards=4)) == 0
-    assert score(ledger, "ill", ask_for(cards=3)) == MAX_SCORE
+    assert score(ledger, "ill", build_request(cards=4)) == 0
+    assert score(ledger, "ill", build_request(cards=3)) == MAX_SCORE
 
 
 NEAR_A_NIC = {name: {"nic": "S"} for name in "efgh"}
@@ -128,8 +128,8 @@ NEAR_A_NIC = {name: {"nic": "S"} for name in "efgh"}
 
 def test_nodes_with_cards_near_a_network_card_score_higher_if_preferred(ledger):
     ledger.put_node("nics", inventory("flat", **NEAR_A_NIC))
-    wish = {name: score(ledger, name, ask_for(cards=4, nic=True)) for name in ("nics", *ROWS)}
-    plain = {name: score(ledger, name, ask_for(cards=4)) for name in ("nics", *ROWS)}
+    wish = {name: score(ledger, name, build_request(cards=4, nic=True)) for name in ("nics", *ROWS)}
+    plain = {name: score(ledger, name, build_request(cards=4)) for name in ("nics", *ROWS)}
     assert max(wish, key=wish.get) == "nics"
     assert plain["quads"] > plain["nics"] == plain["flat"]
     # Among those that do not have them, the order is that of before.
@@ -138,21 +138,21 @@ def test_nodes_with_cards_near_a_network_card_score_higher_if_preferred(ledger):
 
 def test_free_cards_satisfy_a_preference(ledger):
     ledger.put_node("nics", inventory("quads", **NEAR_A_NIC))
-    granted = score(ledger, "nics", ask_for(cards=4, nic=True))
-    assert reserve(ledger, "p", "nics", ask_for(cards=1, nic=True)) == "e"
-    assert score(ledger, "nics", ask_for(cards=4, nic=True)) < MAX_SCORE / 2 <= granted
-    assert score(ledger, "nics", ask_for(cards=3, nic=True)) >= MAX_SCORE / 2
+    granted = score(ledger, "nics", build_request(cards=4, nic=True))
+    assert reserve(ledger, "p", "nics", build_request(cards=1, nic=True)) == "e"
+    assert score(ledger, "nics", build_request(cards=4, nic=True)) < MAX_SCORE / 2 <= granted
+    assert score(ledger, "nics", build_request(cards=3, nic=True)) >= MAX_SCORE / 2
 
 
 def test_a_preference_counts_if_connections_are_unknown(ledger):
     facts = {"vendor": "v", "model": "m", "memory_bytes": 16}
     for name, nic in (("near", "H"), ("far", "C"), ("unknown", "")):
         ledger.put_node(name, Inventory(1, (Card("a", **facts, nic=nic),)))
-    scores = {name: score(ledger, name, ask_for(cards=1, nic=True)) for name in ("near", "far", "unknown")}
+    scores = {name: score(ledger, name, build_request(cards=1, nic=True)) for name in ("near", "far", "unknown")}
     assert scores["near"] > scores["far"] == scores["unknown"]
     # Of a node that is full the wish is no reason to take it.
-    reserve(ledger, "p", "near", ask_for(cards=1))
-    assert score(ledger, "near", ask_for(cards=1, nic=True)) < MAX_SCORE / 2
+    reserve(ledger, "p", "near", build_request(cards=1))
+    assert score(ledger, "near", build_request(cards=1, nic=True)) < MAX_SCORE / 2
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,21 @@ def test_a_preference_counts_if_connections_are_unknown(ledger):
     [({"min_memory_bytes": 17}, False), ({"allowed": frozenset({9})}, False), ({"denied": frozenset({1})}, True)],
 )
 def test_a_node_whose_cards_are_all_ruled_out_scores_nothing(ledger, more, fits):
-    assert (score(ledger, "quads", ask_for(cards=2, **more)) > 0) is fits
+    assert (score(ledger, "quads", build_request(cards=2, **more)) > 0) is fits
 
 
 def test_shares_of_memory_score_by_the_cards_with_room_for_them(ledger):
-    assert score(ledger, "quads", ask_for(8, cards=2)) > 0
-    assert score(ledger, "quads", ask_for(17, cards=2)) == 0
-    assert score(ledger, "quads", ask_for(8, 1001, cards=2)) == 0
-    before = score(ledger, "quads", ask_for(4))
-    reserve(ledger, "p", "quads", ask_for(4))
-    assert score(ledger, "quads", ask_for(4)) > before
+    assert score(ledger, "quads", build_request(8, cards=2)) > 0
+    assert score(ledger, "quads", build_request(17, cards=2)) == 0
+    assert score(ledger, "quads", build_request(8, 1001, cards=2)) == 0
+    before = score(ledger, "quads", build_request(4))
+    reserve(ledger, "p", "quads", build_request(4))
+    assert score(ledger, "quads", build_request(4)) > before
 
 
 def test_a_node_whose_connections_nobody_knows_scores_by_its_use():
     ledger = Ledger()
     ledger.put_node("n", Inventory(1, tuple(Card(f"{number}", "v", "m", 16) for number in range(200))))
-    assert score(ledger, "n", ask_for(cards=2)) == 0
-    reserve(ledger, "p", "n", ask_for(cards=100))
-    assert score(ledger, "n", ask_for(cards=2)) > 0
+    assert score(ledger, "n", build_request(cards=2)) == 0
+    reserve(ledger, "p", "n", build_request(cards=100))
+    assert score(ledger, "n", build_request(cards=2)) > 0

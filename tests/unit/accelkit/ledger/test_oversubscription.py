@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.audit.comparison import AuditEvidence, audit
 from accelkit.errors import InventoryError
@@ -40,19 +40,19 @@ def reserve(ledger, name, request):
 def test_shares_together_take_the_factor_and_no_single_one_more_than_the_card_has(ledger):
     assert (CARD.own_bytes, CARD.capacity_bytes) == (16, 24)
     with pytest.raises(MisfitError) as raised:
-        reserve(ledger, "p", ask_for(17))
+        reserve(ledger, "p", build_request(17))
     assert (raised.value.misfit.reason, raised.value.misfit.resolvable) == (MisfitReason.MEMORY, False)
-    reserve(ledger, "p", ask_for(16))
-    reserve(ledger, "q", ask_for(8))
+    reserve(ledger, "p", build_request(16))
+    reserve(ledger, "q", build_request(8))
     with pytest.raises(MisfitError):
-        reserve(ledger, "r", ask_for(1))
+        reserve(ledger, "r", build_request(1))
 
 
 def test_a_card_says_what_one_container_could_have(ledger):
     (state,) = ledger.find_node("n").list_card_states()
     assert (state.free_bytes, state.room_bytes) == (24, 16)
-    assert find_card_reason(state, ask_for(17).containers[0]) is CardReason.MEMORY
-    assert find_card_reason(state, ask_for(16).containers[0]) is None
+    assert find_card_reason(state, build_request(17).containers[0]) is CardReason.MEMORY
+    assert find_card_reason(state, build_request(16).containers[0]) is None
 
 
 @given(st.data())
@@ -67,10 +67,10 @@ def test_columns_say_of_oversubscribed_cards_what_placement_says(data):
         ledger.put_node(name, Inventory(1, tuple(cards)))
     for step in range(data.draw(st.integers(0, 6))):
         node = ledger.find_node(data.draw(st.sampled_from("nm")))
-        request = ask_for(data.draw(st.integers(0, 12)))
+        request = build_request(data.draw(st.integers(0, 12)))
         if isinstance(ledger.place(node, request, Policy.SPREAD), Assignment):
             ledger.reserve(PodRef("d", f"{step}", f"{step}"), node.name, request, Policy.SPREAD)
-    request = ask_for(data.draw(st.integers(0, 18)), cards=data.draw(st.integers(1, 2)))
+    request = build_request(data.draw(st.integers(0, 18)), cards=data.draw(st.integers(1, 2)))
     verdict = verdicts.judge(request, Policy.BINPACK)
     searched = PodRequest(tuple(msgspec.structs.replace(each, compute=1) for each in request.containers))
     if request.containers[0].whole:

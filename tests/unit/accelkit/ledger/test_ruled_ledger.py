@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -60,27 +60,27 @@ def quota(**limits):
 
 def test_a_quota_counts_what_is_reserved_and_what_is_bound(ledger):
     ledger.put_rules(quota(memory="10"))
-    reserve(ledger, "p", ask_for(4))
+    reserve(ledger, "p", build_request(4))
     ledger.confirm(make_ref("q"), "n", Assignment({"c": (Share("b", 4),)}), ORDER)
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8)
-    misfit = refusal(ledger, "r", ask_for(3))
+    misfit = refusal(ledger, "r", build_request(3))
     assert (misfit.reason, misfit.resolvable) == (MisfitReason.QUOTA, False)
     assert "holds 8 B of its quota of 10 B" in misfit.detail
     # Another namespace has none, and the same pod again holds what it holds.
-    reserve(ledger, "s", ask_for(3), namespace="e")
-    reserve(ledger, "p", ask_for(4))
+    reserve(ledger, "s", build_request(3), namespace="e")
+    reserve(ledger, "p", build_request(4))
     ledger.release("uid-q")
-    reserve(ledger, "r", ask_for(3))
+    reserve(ledger, "r", build_request(3))
     assert ledger.namespaces.get_held("d") == QuotaAmounts(7)
 
 
 def test_a_pod_without_an_assignment_counts_as_what_it_asks_for(ledger):
     ledger.put_rules(quota(memory="10", cards=1))
-    asked = PodRequest((*ask_for(8).containers, ContainerRequest("w", Kind.APP, 1, whole=True)))
+    asked = PodRequest((*build_request(8).containers, ContainerRequest("w", Kind.APP, 1, whole=True)))
     ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", asked, "it has none"))
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8, 1)
-    assert ledger.judge_quota("d", ask_for(3)).reason is MisfitReason.QUOTA
-    assert ledger.judge_quota("d", ask_for(3), without=["uid-p", "uid-nobody"]) is None
+    assert ledger.judge_quota("d", build_request(3)).reason is MisfitReason.QUOTA
+    assert ledger.judge_quota("d", build_request(3), without=["uid-p", "uid-nobody"]) is None
     # Its cards become known.
     ledger.confirm(make_ref("p"), "n", Assignment({"c": (Share("a", 8),)}), ORDER)
     assert ledger.namespaces.get_held("d") == QuotaAmounts(8)
@@ -91,35 +91,35 @@ def test_a_pod_without_an_assignment_counts_as_what_it_asks_for(ledger):
 def test_whoever_is_refused_by_a_quota_is_told_when_less_is_held(ledger):
     ledger.put_rules(quota(memory="10"))
     for name in "pq":
-        reserve(ledger, name, ask_for(4))
+        reserve(ledger, name, build_request(4))
     ledger.release("uid-q")
     assert ledger.namespaces.retriable == set()
-    reserve(ledger, "q", ask_for(4))
-    refusal(ledger, "r", ask_for(4))
+    reserve(ledger, "q", build_request(4))
+    refusal(ledger, "r", build_request(4))
     ledger.release("uid-q")
     assert ledger.namespaces.retriable == {"d"}
     ledger.namespaces.retriable.clear()
-    refusal(ledger, "s", ask_for(8))
+    refusal(ledger, "s", build_request(8))
     ledger.put_rules(quota(memory="20"))
     assert ledger.namespaces.retriable == {"d"}
 
 
 def test_replicas_keep_apart_on_cards(ledger):
-    apart = ask_for(2, apart=OWN)
+    apart = build_request(2, apart=OWN)
     assert reserve(ledger, "p", apart, labels=LABELS) == "a"
     assert reserve(ledger, "q", apart, labels=LABELS) == "b"
     misfit = refusal(ledger, "r", apart, labels=LABELS)
     # Somebody who leaves would make room: preemption may help.
     assert (misfit.reason, misfit.detail, misfit.resolvable) == (MisfitReason.APART, "app=web", True)
     # It binds nobody else, and pods of another namespace are others.
-    assert reserve(ledger, "s", ask_for(2)) == "a"
+    assert reserve(ledger, "s", build_request(2)) == "a"
     other = PodSelector(("app=web",), "e")
-    assert reserve(ledger, "t", ask_for(2, apart=other), namespace="e", labels=LABELS) == "a"
+    assert reserve(ledger, "t", build_request(2, apart=other), namespace="e", labels=LABELS) == "a"
 
 
 def test_the_first_of_a_group_may_go_anywhere_and_the_others_beside_it(ledger):
     ledger.put_node("m", inventory("c"))
-    beside = ask_for(4, beside=OWN)
+    beside = build_request(4, beside=OWN)
     assert reserve(ledger, "p", beside, labels=LABELS) == "a"
     misfit = refusal(ledger, "q", beside, node="m", labels=LABELS)
     assert (misfit.reason, misfit.detail, misfit.resolvable) == (MisfitReason.BESIDE, "app=web", False)
@@ -132,21 +132,21 @@ def test_the_first_of_a_group_may_go_anywhere_and_the_others_beside_it(ledger):
 
 
 def test_who_is_none_of_the_pods_that_it_wants_waits_for_one(ledger):
-    assert refusal(ledger, "p", ask_for(4, beside=WEB)).reason is MisfitReason.BESIDE
-    reserve(ledger, "q", ask_for(4, card_ids=frozenset({"b"})), labels=LABELS)
+    assert refusal(ledger, "p", build_request(4, beside=WEB)).reason is MisfitReason.BESIDE
+    reserve(ledger, "q", build_request(4, card_ids=frozenset({"b"})), labels=LABELS)
     assert ledger.namespaces.affinity_nodes == {"n"}
-    assert reserve(ledger, "p", ask_for(4, beside=WEB)) == "b"
+    assert reserve(ledger, "p", build_request(4, beside=WEB)) == "b"
 
 
 def test_a_pod_of_whose_cards_nobody_knows_is_beside_nobody_and_apart_from_nobody(ledger):
-    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", ask_for(1), "it has none", LABELS))
-    assert refusal(ledger, "q", ask_for(4, beside=OWN), labels=LABELS).reason is MisfitReason.BESIDE
-    assert refusal(ledger, "q", ask_for(4, apart=OWN), labels=LABELS).reason is MisfitReason.APART
-    assert reserve(ledger, "q", ask_for(4), labels=LABELS) == "a"
+    ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", build_request(1), "it has none", LABELS))
+    assert refusal(ledger, "q", build_request(4, beside=OWN), labels=LABELS).reason is MisfitReason.BESIDE
+    assert refusal(ledger, "q", build_request(4, apart=OWN), labels=LABELS).reason is MisfitReason.APART
+    assert reserve(ledger, "q", build_request(4), labels=LABELS) == "a"
 
 
 def test_labels_that_change_are_followed(ledger):
-    verdicts, apart = ShapeVerdicts(ledger), ask_for(16, apart=WEB, card_ids=frozenset({"b"}))
+    verdicts, apart = ShapeVerdicts(ledger), build_request(16, apart=WEB, card_ids=frozenset({"b"}))
     held = Assignment({"c": (Share("b", 0),)})
     ledger.confirm(make_ref("p"), "n", held, ORDER)
     assert judge(verdicts, apart) == ({"n"}, {})
@@ -158,7 +158,7 @@ def test_labels_that_change_are_followed(ledger):
 
 def test_the_verdict_on_all_nodes_follows_who_is_first(ledger):
     ledger.put_node("m", inventory("c"))
-    verdicts, beside = ShapeVerdicts(ledger), ask_for(4, beside=OWN)
+    verdicts, beside = ShapeVerdicts(ledger), build_request(4, beside=OWN)
     assert judge(verdicts, beside) == ({"n", "m"}, {})
     reserve(ledger, "p", beside, labels=LABELS)
     assert judge(verdicts, beside) == ({"n"}, {"m": MisfitReason.BESIDE})
@@ -168,23 +168,23 @@ def test_the_verdict_on_all_nodes_follows_who_is_first(ledger):
 
 def test_many_selectors_are_counted_and_the_oldest_forgotten(ledger, monkeypatch):
     monkeypatch.setattr("accelkit.ledger.namespaces._MOST_SELECTORS", 2)
-    reserve(ledger, "p", ask_for(1), labels=LABELS)
+    reserve(ledger, "p", build_request(1), labels=LABELS)
     for number in range(5):
         selector = PodSelector((f"app={number}",), "d", own=True)
-        assert ledger.resolve(ask_for(4, beside=selector)) == ask_for(4)
-    assert ledger.resolve(ask_for(4, beside=OWN)) == ask_for(4, beside=OWN)
+        assert ledger.resolve(build_request(4, beside=selector)) == build_request(4)
+    assert ledger.resolve(build_request(4, beside=OWN)) == build_request(4, beside=OWN)
 
 
 def test_reserved_cards_are_for_those_who_are_named(ledger):
     rules = read_rules({"reservations": [{"name": "r", "cards": [{"ids": ["a"]}], "for": [{"namespaces": ["ml"]}]}]})
-    closed = ask_for(4, closed=frozenset({"r"}))
+    closed = build_request(4, closed=frozenset({"r"}))
     verdicts = ShapeVerdicts(ledger)
     assert judge(verdicts, closed) == ({"n"}, {})
     ledger.put_rules(rules)
     assert reserve(ledger, "p", closed) == "b"
-    assert reserve(ledger, "q", ask_for(16)) == "a"
+    assert reserve(ledger, "q", build_request(16)) == "a"
     ledger.release("uid-q")
-    misfit = refusal(ledger, "q", ask_for(16, closed=frozenset({"r"})))
+    misfit = refusal(ledger, "q", build_request(16, closed=frozenset({"r"})))
     # b could be freed.
     assert (misfit.reason, misfit.resolvable) == (MisfitReason.RESERVED, True)
     ledger.put_node("m", build_inventory("a"))
@@ -199,7 +199,9 @@ def test_reserved_cards_are_for_those_who_are_named(ledger):
 def test_a_verdict_by_columns_is_that_of_placement_where_cards_are_reserved(data):
     ledger = Ledger(unit_bytes=1)
     verdicts, nodes = ShapeVerdicts(ledger), "nmo"
-    requests = [ask_for(memory, closed=closed) for memory in (0, 6, 20) for closed in (frozenset(), frozenset({"r"}))]
+    requests = [
+        build_request(memory, closed=closed) for memory in (0, 6, 20) for closed in (frozenset(), frozenset({"r"}))
+    ]
     for step in range(data.draw(st.integers(2, 8))):
         match data.draw(st.sampled_from(["node", "rules", "pod", "drop"])):
             case "node":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -20,7 +20,7 @@ def put(ledger, node, *pods):
     """A node of two cards, with pods that hold so much, or a whole card for 0."""
     ledger.put_node(node, Inventory(1, tuple(Card(f"{node}-{card}", "v", "m", 16, index=card) for card in range(2))))
     for name, memory in pods:
-        ledger.reserve(make_ref(name), node, ask_for(memory), Policy.BINPACK)
+        ledger.reserve(make_ref(name), node, build_request(memory), Policy.BINPACK)
     return ledger.find_node(node)
 
 
@@ -43,8 +43,8 @@ def test_a_node_without_some_of_its_pods(ledger):
 
 def test_a_copy_does_not_show_what_happens_later(ledger):
     entry = put(ledger, "n", ("x", 10))
-    copy, situation = entry.copy_without(()), take_situation(entry, ask_for(8))
-    ledger.reserve(make_ref("y"), "n", ask_for(6), Policy.BINPACK)
+    copy, situation = entry.copy_without(()), take_situation(entry, build_request(8))
+    ledger.reserve(make_ref("y"), "n", build_request(6), Policy.BINPACK)
     ledger.release("uid-x")
     assert free(copy.list_card_states()) == free(situation.states) == [(6, False), (16, True)]
     assert free(situation.leave_out({"uid-x"})) == [(16, True), (16, True)]
@@ -53,37 +53,39 @@ def test_a_copy_does_not_show_what_happens_later(ledger):
 def test_holders_are_in_an_order_that_nodes_alike_have_in_common(ledger):
     one = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0))
     other = put(ledger, "m", ("q", 4), ("r", 10), ("v", 0))
-    assert describe_likeness(one, ask_for(8)) == describe_likeness(other, ask_for(8))
-    pairs = zip(take_situation(one, ask_for(8)).holders, take_situation(other, ask_for(8)).holders, strict=True)
+    assert describe_likeness(one, build_request(8)) == describe_likeness(other, build_request(8))
+    pairs = zip(
+        take_situation(one, build_request(8)).holders, take_situation(other, build_request(8)).holders, strict=True
+    )
     assert [(each.pod.name, twin.pod.name) for each, twin in pairs] == [("b", "q"), ("a", "r"), ("w", "v")]
 
 
 @pytest.mark.parametrize("pods", [[("q", 4), ("r", 9), ("v", 0)], [("q", 14), ("v", 0)], [("q", 4), ("r", 10)]])
 def test_nodes_whose_pods_hold_something_else_are_not_alike(ledger, pods):
     one, other = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0)), put(ledger, "m", *pods)
-    assert describe_likeness(one, ask_for(8)) != describe_likeness(other, ask_for(8))
+    assert describe_likeness(one, build_request(8)) != describe_likeness(other, build_request(8))
 
 
 def test_a_pod_whose_cards_are_not_known_makes_its_node_like_no_other(ledger):
     one, other = put(ledger, "n"), put(ledger, "m")
     for name in ("n", "m"):
-        ledger.confirm_unassigned(UnassignedPod(make_ref(name), name, ask_for(4), "it has none"))
-    assert describe_likeness(one, ask_for(8)) != describe_likeness(other, ask_for(8))
-    (holder,) = take_situation(one, ask_for(8)).holders
+        ledger.confirm_unassigned(UnassignedPod(make_ref(name), name, build_request(4), "it has none"))
+    assert describe_likeness(one, build_request(8)) != describe_likeness(other, build_request(8))
+    (holder,) = take_situation(one, build_request(8)).holders
     assert (holder.pod, holder.charges) == (make_ref("n"), None)
-    assert free(take_situation(one, ask_for(8)).leave_out({"uid-n"})) == [(16, True), (16, True)]
+    assert free(take_situation(one, build_request(8)).leave_out({"uid-n"})) == [(16, True), (16, True)]
 
 
 def test_what_is_held_of_a_card_that_is_not_there_frees_nothing(ledger):
     entry = put(ledger, "n")
     ledger.confirm(make_ref("x"), "n", Assignment({"c": (Share("gone", 8),)}), [("c", Kind.APP)])
-    assert take_situation(entry, ask_for(8)).holders == ()
+    assert take_situation(entry, build_request(8)).holders == ()
 
 
 def test_a_branch_knows_the_nodes_that_pods_have_left_and_changes_nothing(ledger):
     put(ledger, "n", ("x", 10), ("y", 4))
     put(ledger, "m", ("z", 16))
-    lost = UnassignedPod(make_ref("lost"), "m", ask_for(4), "it has none")
+    lost = UnassignedPod(make_ref("lost"), "m", build_request(4), "it has none")
     ledger.confirm_unassigned(lost)
     before = ledger.table.tick
     branch = ledger.branch({"uid-x": "n"})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.ledger import Ledger
@@ -14,7 +14,7 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 
-LINKED = ask_for(4, cards=2, link="x")
+LINKED = build_request(4, cards=2, link="x")
 P = PodRef("d", "p", "uid-p")
 CARD = Card("a", "v", "m", 16)
 
@@ -40,9 +40,9 @@ def judge(verdicts, request, budget=None):
 
 def test_a_request_for_no_memory_fits_a_card_that_is_full_and_none_whose_memory_is_not_known():
     ledger, verdicts = setup(full=cards("a"), blind=Inventory(1, (msgspec.structs.replace(CARD, memory_bytes=None),)))
-    ledger.reserve(P, "full", ask_for(16), Policy.BINPACK)
-    assert judge(verdicts, ask_for(whole=False)) == ({"full"}, {"blind": MisfitReason.MEMORY})
-    placed = ledger.place(ledger.find_node("full"), ask_for(whole=False), Policy.BINPACK)
+    ledger.reserve(P, "full", build_request(16), Policy.BINPACK)
+    assert judge(verdicts, build_request(whole=False)) == ({"full"}, {"blind": MisfitReason.MEMORY})
+    placed = ledger.place(ledger.find_node("full"), build_request(whole=False), Policy.BINPACK)
     assert placed.containers["c"][0].card == "a"
 
 
@@ -57,20 +57,20 @@ def test_nodes_that_differ_in_their_links_alone_are_judged_apart():
 
 def test_a_shape_that_was_forgotten_is_judged_afresh():
     ledger, verdicts = setup(n=cards("a"))
-    assert judge(verdicts, ask_for(16)) == ({"n"}, {})
-    ledger.reserve(P, "n", ask_for(1), Policy.BINPACK)
+    assert judge(verdicts, build_request(16)) == ({"n"}, {})
+    ledger.reserve(P, "n", build_request(1), Policy.BINPACK)
     for memory in range(1, _SHAPES + 2):
-        assert judge(verdicts, ask_for(memory))[0] == ({"n"} if memory <= 15 else set())
-    assert judge(verdicts, ask_for(16)) == (set(), {"n": MisfitReason.MEMORY})
+        assert judge(verdicts, build_request(memory))[0] == ({"n"} if memory <= 15 else set())
+    assert judge(verdicts, build_request(16)) == (set(), {"n": MisfitReason.MEMORY})
 
 
 def test_as_many_shapes_are_kept_as_fit_and_the_one_asked_about_last_stays():
     _, verdicts = setup(n=cards("a"))
     for memory in range(1, _SHAPES + 5):
-        judge(verdicts, ask_for(memory))
-        judge(verdicts, ask_for(1))
+        judge(verdicts, build_request(memory))
+        judge(verdicts, build_request(1))
         assert len(verdicts._shapes) == min(memory, _SHAPES)
-    assert (ask_for(1), Policy.BINPACK) in verdicts._shapes
+    assert (build_request(1), Policy.BINPACK) in verdicts._shapes
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_as_many_shapes_are_kept_as_fit_and_the_one_asked_about_last_stays():
     ],
 )
 def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, fitting, other):
-    request = ask_for(4, **constraint)
+    request = build_request(4, **constraint)
     kinds = {"good": fitting, "bad": other}
     nodes = {name: Inventory(1, (msgspec.structs.replace(CARD, **more),)) for name, more in kinds.items()}
     _, verdicts = setup(**nodes)
@@ -93,13 +93,13 @@ def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, f
 
 def test_a_shape_asked_about_before_there_was_a_node_is_judged_on_the_nodes_that_come():
     ledger, verdicts = setup()
-    assert judge(verdicts, ask_for(10)) == (set(), {})
+    assert judge(verdicts, build_request(10)) == (set(), {})
     ledger.put_node("n", cards("a"))
     ledger.put_node("m", None)
-    assert judge(verdicts, ask_for(10)) == ({"n"}, {"m": MisfitReason.NO_INVENTORY})
+    assert judge(verdicts, build_request(10)) == ({"n"}, {"m": MisfitReason.NO_INVENTORY})
 
 
-@pytest.mark.parametrize("request_", [ask_for(10), LINKED])
+@pytest.mark.parametrize("request_", [build_request(10), LINKED])
 def test_reasons_that_no_node_fails_for_any_more_are_dropped(request_):
     ledger, verdicts = setup(n=cards("a"), m=Inventory(1, ()), o=cards("a"))
     for turn in range(1000):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Link
@@ -87,7 +87,7 @@ def test_a_container_without_cards_breaks_nothing():
 
 
 def test_a_container_may_use_some_of_the_cards_of_the_other_and_any_where_that_has_none():
-    request = ask_for(1, same_card_as="o")
+    request = build_request(1, same_card_as="o")
     some = Assignment({"o": (Share("a", 1), Share("b", 1)), "c": (Share("b", 1),)})
     assert find_broken_constraints(request, some, CARDS) == ()
     assert find_broken_constraints(request, Assignment({"c": (Share("b", 1),)}), CARDS) == ()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pods import make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 from support.simulated_cluster import GIB, SimulatedCluster, make_pod
 
 from accelkit.errors import BadArgsError, InventoryError, NotReadyError
@@ -95,7 +95,7 @@ async def test_a_pod_without_cards_fits_everywhere(cluster):
 async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(cluster):
     cluster.node("n")
     cluster.node("m")
-    cluster.ledger.reserve(make_ref("p"), "n", ask_for(16 * GIB), Policy.BINPACK)
+    cluster.ledger.reserve(make_ref("p"), "n", build_request(16 * GIB), Policy.BINPACK)
     nodes = (await cluster.ask(make_pod(16))).nodes
     assert [(node.name, node.fits, node.sentence) for node in nodes] == [
         ("m", False, "pod is held on node n, whose binding is undecided"),
@@ -117,7 +117,7 @@ async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
 
 async def test_a_pod_without_an_assignment_can_be_gone(cluster):
     cluster.node("n")
-    cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", ask_for(16 * GIB), "it has none"))
+    cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", build_request(16 * GIB), "it has none"))
     assert [change.sentence for change in (await cluster.look(make_pod(8), "n")).changes] == ["if pod d/lost ended"]
     assert (await cluster.look(make_pod(8), "n", without=("d/lost",))).fits
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.errors import ConfigurationError
 from accelkit.model.card import Card
@@ -11,7 +11,7 @@ from accelkit.placement.sharing.rules import NO_RULES, judge_quota, read_rules
 
 GIB = 2**30
 CARDS = [Card("a", "v", "H100", 16), Card("b", "v", "H100", 16), Card("c", "v", "L4", 16)]
-REQUEST = ask_for(4)
+REQUEST = build_request(4)
 
 
 def reservation(**more):
