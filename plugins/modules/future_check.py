@@ -117,9 +117,9 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import has_module_manager
-    from accelkit.enablement.drivers.future.answers import Facts, Question
+    from accelkit.enablement.drivers.future.answers import FutureFacts, FutureVersions
     from accelkit.enablement.drivers.future.judging import judge_future
-    from accelkit.enablement.drivers.future.kernel import Delivery, list_images
+    from accelkit.enablement.drivers.future.kernel import DriverDelivery, list_images
     from accelkit.enablement.drivers.future.reading import read_caches, read_requested_apis, read_slice_fields
     from accelkit.enablement.drivers.images import find_images
     from accelkit.enablement.drivers.nodes import select_nodes
@@ -149,15 +149,15 @@ def main():
 async def _check(api, module):
     given = module.params
     nodes = select_nodes(await list_driver_nodes(api), given["node_selector"])
-    delivery = Delivery(given["mode"], read_drivers(given["vendors"]), await has_module_manager(api))
-    question = Question(given["kernel"], given["kubernetes"], given["driver"], given["vendor"])
+    delivery = DriverDelivery(given["mode"], read_drivers(given["vendors"]), await has_module_manager(api))
+    question = FutureVersions(given["kernel"], given["kubernetes"], given["driver"], given["vendor"])
     settings = read_settings(module)
     images = set()
     if question.kernel:
         images |= list_images(nodes, delivery, question.kernel)
     if question.driver:
         images |= list_images(nodes, delivery, "", question.driver, question.vendor)
-    facts = Facts(
+    facts = FutureFacts(
         server=(await read_cluster(api)).version,
         requested=await read_requested_apis(api) if question.kubernetes else None,
         slice_fields=await read_slice_fields(api) if question.kubernetes else None,

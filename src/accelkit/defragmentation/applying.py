@@ -26,7 +26,7 @@ _POLL_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 10.0
 
 
-class Applier:
+class PlanApplier:
     """Client that applies plans through the API server.
 
     Args:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from accelkit.command_options import FILE, kubeconfig_option
-from accelkit.defragmentation.applying import HOLD_MARGIN_SECONDS, Applier
+from accelkit.defragmentation.applying import HOLD_MARGIN_SECONDS, PlanApplier
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.defragmentation.table import build_plan_table
@@ -123,6 +123,6 @@ async def _run(
             return
         if not yes:
             click.confirm(f"Evict {plan.evictions} pod{'' if plan.evictions == 1 else 's'} now?", abort=True, err=True)
-        bound = await Applier(api, partial(click.echo, err=True), wait_seconds).apply(plan)
+        bound = await PlanApplier(api, partial(click.echo, err=True), wait_seconds).apply(plan)
         if not bound:
             sys.exit(_NOT_BOUND)

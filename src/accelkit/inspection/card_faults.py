@@ -41,7 +41,7 @@ class CardFaultCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CardFault:
+class CardFinding:
     """A fault of cards of a node, or a lack of data about them.
 
     Attributes:
@@ -54,13 +54,13 @@ class CardFault:
     known: bool = True
 
 
-def find_driver_fault(inventory: Inventory) -> CardFault | None:
+def find_driver_fault(inventory: Inventory) -> CardFinding | None:
     """Return the cards that lack their vendor's driver; None if all have it."""
     unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
-    return CardFault(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
+    return CardFinding(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
 
 
-def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFault | None:
+def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFinding | None:
     """Return the fault that keeps cards from working under the driver for this kernel; None if all cards work.
 
     Args:
@@ -70,14 +70,14 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFa
     """
     if is_for_another_kernel(chosen, kernel):
         evidence = f"the driver was chosen for kernel {chosen}, and {kernel} runs"
-        return CardFault(CardFaultCode.KERNEL_DRIVER_MISMATCH, evidence)
+        return CardFinding(CardFaultCode.KERNEL_DRIVER_MISMATCH, evidence)
     if (bad := _judge_health(inventory)) is not None:
         return bad
     if several := _find_several_versions(inventory):
-        return CardFault(CardFaultCode.KERNEL_DRIVER_MISMATCH, several)
+        return CardFinding(CardFaultCode.KERNEL_DRIVER_MISMATCH, several)
     if silent := list(_list_silent(inventory)):
         evidence = f"no driver version of {list_some(silent)}: {'; '.join(inventory.library_problems)}"
-        return CardFault(CardFaultCode.DRIVER_VERSION_UNKNOWN, evidence, known=False)
+        return CardFinding(CardFaultCode.DRIVER_VERSION_UNKNOWN, evidence, known=False)
     return None
 
 
@@ -96,14 +96,14 @@ def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str
     return f"driver not named ({'; '.join(missing)})" if missing else f"driver as old as the kernel {kernel}".rstrip()
 
 
-def _judge_health(inventory: Inventory) -> CardFault | None:
+def _judge_health(inventory: Inventory) -> CardFinding | None:
     unwell = list(_list_unwell(inventory))
     if lost := [card for card in unwell if is_lost(card)]:
-        return CardFault(CardFaultCode.CARD_LOST, _describe(lost))
+        return CardFinding(CardFaultCode.CARD_LOST, _describe(lost))
     if unwell:
-        return CardFault(CardFaultCode.CARD_UNHEALTHY, _describe(unwell))
+        return CardFinding(CardFaultCode.CARD_UNHEALTHY, _describe(unwell))
     if unclear := [card for card in inventory.cards if card.health is Health.UNKNOWN]:
-        return CardFault(CardFaultCode.CARD_HEALTH_UNKNOWN, _describe(unclear), known=False)
+        return CardFinding(CardFaultCode.CARD_HEALTH_UNKNOWN, _describe(unclear), known=False)
     return None
 
 

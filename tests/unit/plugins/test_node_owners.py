@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_owners
 
-from accelkit.enablement.ownership.fate import Fate, Judgement
+from accelkit.enablement.ownership.fate import Fate, OwnerDecision
 from accelkit.enablement.ownership.survey import OwnerSurvey
 
-FREE = Judgement(Fate.FREE)
-OWNED = Judgement(Fate.LEFT_ALONE, "NodeOwned", "it holds them", "leave it")
-TAKEN = Judgement(Fate.ADOPTED, "NodeAdopted", "it loads the driver", "nothing")
-TWO = Judgement(Fate.CONTESTED, "TwoOwners", "it holds them", "let one go", ("nvidia.com/gpu: 8",))
+FREE = OwnerDecision(Fate.FREE)
+OWNED = OwnerDecision(Fate.LEFT_ALONE, "NodeOwned", "it holds them", "leave it")
+TAKEN = OwnerDecision(Fate.ADOPTED, "NodeAdopted", "it loads the driver", "nothing")
+TWO = OwnerDecision(Fate.CONTESTED, "TwoOwners", "it holds them", "let one go", ("nvidia.com/gpu: 8",))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import msgspec
 
 from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice
 from accelkit.enablement.ownership.owners import (
-    Hold,
+    HeldPart,
     Mark,
     Owner,
     build_unknown_plugin,
@@ -61,7 +61,7 @@ class NodeOwner(msgspec.Struct, frozen=True):
     name: str
     title: str
     vendor: str
-    holds: Hold
+    holds: HeldPart
     state: OwnerState
     gives: tuple[str, ...]
     evidence: tuple[str, ...]
@@ -130,14 +130,14 @@ def find_owners(
 
 class _Placed(msgspec.Struct, frozen=True):
     owner: str
-    holds: Hold
+    holds: HeldPart
     daemon_set: str
 
 
 class _Trace(msgspec.Struct, frozen=True):
     owner: Owner
     vendor: str
-    holds: Hold
+    holds: HeldPart
     text: str
 
 
@@ -186,12 +186,12 @@ class _Findings:
                 title=owner.title,
                 vendor=key[1],
                 # An owner with no other evidence than a resource gives, or gave, cards.
-                holds=Hold.DRIVER if drives and not gives and Hold.CARDS not in drives else Hold.CARDS,
+                holds=HeldPart.DRIVER if drives and not gives and HeldPart.CARDS not in drives else HeldPart.CARDS,
                 state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
                 evidence=(*gives, *_cut(zero), *_cut(running_of), *_cut(marks_of)),
                 release=owner.release,
-                drives=bool(there) and Hold.DRIVER in drives,
+                drives=bool(there) and HeldPart.DRIVER in drives,
                 sure=bool(offered or running_of or not owner.stays or surely is None or owner.name in surely),
             )
 
@@ -210,7 +210,7 @@ class _Findings:
             for driver in owner.drivers:
                 if devices.get(driver, 0):
                     text = f"{devices[driver]} devices of {driver}"
-                    yield _Trace(owner, owner.vendor, Hold.CARDS, text), True
+                    yield _Trace(owner, owner.vendor, HeldPart.CARDS, text), True
         allocatable, capacity = self._node.status.allocatable or {}, self._node.status.capacity or {}
         for resource in sorted({*allocatable, *capacity}):
             vendor = None if resource in self._ignored else find_vendor_of(resource)
@@ -220,16 +220,18 @@ class _Findings:
             # A plugin with unhealthy cards is present. For a removed plugin, a kubelet sets both amounts to 0.
             text = f"{resource}: 0 of {of}" if now == "0" != of else f"{resource}: {now}"
             for owner in self._find_givers(vendor, others):
-                yield _Trace(owner, vendor, Hold.CARDS, text), {now, of} != {"0"}
+                yield _Trace(owner, vendor, HeldPart.CARDS, text), {now, of} != {"0"}
 
     @staticmethod
     def _find_givers(vendor: str, others: Sequence[_Trace]) -> list[Owner]:
         """Return the owners that claim a vendor's cards; if there are none, an unknown device plugin."""
-        found = {each.owner.name: each.owner for each in others if each.holds is Hold.CARDS and each.vendor == vendor}
+        found = {
+            each.owner.name: each.owner for each in others if each.holds is HeldPart.CARDS and each.vendor == vendor
+        }
         return list(found.values()) or [build_unknown_plugin(vendor)]
 
-    def _is_partner(self, vendor: str, holds: Hold) -> bool:
-        return holds is Hold.CARDS and vendor in self._partners
+    def _is_partner(self, vendor: str, holds: HeldPart) -> bool:
+        return holds is HeldPart.CARDS and vendor in self._partners
 
 
 def _vendor_of(owner: Owner, mark: Mark) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.enablement.ownership.reasons import LEFT_OVER, NODE_ADOPTED, NODE_OWNED, REASONS, TWO_OWNERS
 
 
@@ -21,7 +21,7 @@ class Fate(StrEnum):
     CONTESTED = "contested"
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class OwnerDecision(msgspec.Struct, frozen=True):
     """The decision about a node, with its reason.
 
     Attributes:
@@ -45,7 +45,7 @@ def judge_nodes(
     shared: Collection[str],
     adopt: bool,
     coexisting: Collection[str] = (),
-) -> dict[str, Judgement]:
+) -> dict[str, OwnerDecision]:
     """Return the decision about each node.
 
     Args:
@@ -60,14 +60,14 @@ def judge_nodes(
     }
 
 
-def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> Judgement:
+def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> OwnerDecision:
     present = [each for each in owners if each.state is OwnerState.OWNER]
     if not present:
-        return _build(Fate.FREE, LEFT_OVER, owners) if owners else Judgement(Fate.FREE)
+        return _build(Fate.FREE, LEFT_OVER, owners) if owners else OwnerDecision(Fate.FREE)
     gives = any(each.gives for each in present)
     # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
     # with left-over marks is not sufficient evidence to stop a run.
-    claims = any(each.holds is Hold.CARDS and each.sure for each in present)
+    claims = any(each.holds is HeldPart.CARDS and each.sure for each in present)
     if not coexisting and not shared and not adopt:
         return _build(Fate.LEFT_ALONE, NODE_OWNED, present)
     if not coexisting and (gives or (claims and not adopt)):
@@ -75,13 +75,15 @@ def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting
     return _build(Fate.ADOPTED, NODE_ADOPTED, present)
 
 
-def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> Judgement:
+def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> OwnerDecision:
     evidence = "; ".join(_describe(each) for each in owners)
-    releases = sorted({each.release for each in owners if each.holds is Hold.CARDS})
+    releases = sorted({each.release for each in owners if each.holds is HeldPart.CARDS})
     action = REASONS[reason]
     if fate in {Fate.LEFT_ALONE, Fate.CONTESTED} and releases:
         action = f"{action}; to release the node from its owner, {' or '.join(releases)}"
-    return Judgement(fate, reason, evidence, action, tuple(sorted({offer for each in owners for offer in each.gives})))
+    return OwnerDecision(
+        fate, reason, evidence, action, tuple(sorted({offer for each in owners for offer in each.gives}))
+    )
 
 
 def _describe(owner: NodeOwner) -> str:

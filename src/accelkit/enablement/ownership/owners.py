@@ -18,7 +18,7 @@ from accelkit.yaml import load_yaml
 ANY_VENDOR: Final = ""
 
 
-class Hold(StrEnum):
+class HeldPart(StrEnum):
     """Parts of a node that an owner may hold, the lesser first."""
 
     DRIVER = "driver"
@@ -36,7 +36,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     key: str
-    holds: Hold
+    holds: HeldPart
     vendor: str | None = None
     absent: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class DaemonSetMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The labels that a DaemonSet or its pods have, all of them."""
 
     labels: dict[str, str]
-    holds: Hold
+    holds: HeldPart
 
 
 class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
-from accelkit.enablement.ownership.fate import Judgement, judge_nodes
+from accelkit.enablement.ownership.fate import OwnerDecision, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
 from accelkit.errors import ApiError, ConfigurationError
@@ -37,7 +37,7 @@ class OwnerSurvey(msgspec.Struct, frozen=True):
     """
 
     owners: dict[str, tuple[NodeOwner, ...]]
-    judgements: dict[str, Judgement]
+    judgements: dict[str, OwnerDecision]
     notes: tuple[str, ...] = ()
 
 

@@ -6,7 +6,7 @@ from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.driver_source import describe_source
 from accelkit.enablement.stages.results import failed, passed, unknown
-from accelkit.inspection.card_faults import CardFault, describe_drivers, find_card_fault, find_driver_fault
+from accelkit.inspection.card_faults import CardFinding, describe_drivers, find_card_fault, find_driver_fault
 from accelkit.inspection.provided_driver import read_chosen_kernel
 from accelkit.model.stage import StageResult
 from accelkit.texts import count_cards
@@ -29,6 +29,6 @@ def judge_driver_check(facts: NodeFacts) -> StageResult:
     return passed(f"{count_cards(number)} {'is' if number == 1 else 'are'} healthy; {drivers}")
 
 
-def _build_result(facts: NodeFacts, fault: CardFault) -> StageResult:
+def _build_result(facts: NodeFacts, fault: CardFinding) -> StageResult:
     build = failed if fault.known else unknown
     return build(facts, StageReason(fault.code), fault.evidence)

@@ -14,7 +14,7 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 
 
-class Changes:
+class GroupChanges:
     """Notifications of changes, of all groups or of one."""
 
     def __init__(self) -> None:
@@ -54,4 +54,4 @@ class GroupParts:
     group_index: GroupIndex
     reserver: GroupReserver
     batches: Batches
-    changes: Changes
+    changes: GroupChanges

@@ -17,7 +17,7 @@ from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import trim_member
 from accelkit.extender.groups.node_rules import NodeFacts
 from accelkit.extender.groups.objects import GroupNode, GroupPod
-from accelkit.extender.groups.parts import Changes, GroupParts
+from accelkit.extender.groups.parts import GroupChanges, GroupParts
 from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.sizes import GroupSizes
 from accelkit.kube.client import ApiClient
@@ -86,7 +86,7 @@ class PodGroups:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._feed = api, feed
-        self._facts, self._group_index, self._changes = NodeFacts(), GroupIndex(), Changes()
+        self._facts, self._group_index, self._changes = NodeFacts(), GroupIndex(), GroupChanges()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
         reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
         batches = Batches(

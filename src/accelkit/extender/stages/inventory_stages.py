@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from accelkit.inspection.card_faults import CardFault, find_card_fault, find_driver_fault
+from accelkit.inspection.card_faults import CardFinding, find_card_fault, find_driver_fault
 from accelkit.model.inventory import Inventory
 from accelkit.model.stage import Outcome, Stage, StageResult
 
@@ -44,7 +44,7 @@ def _list_results(
     yield Stage.DEVICE_PLUGIN, _PASSED if gives else StageResult(Outcome.FAIL, _NOTHING_ALLOCATABLE)
 
 
-def _build_result(fault: CardFault | None) -> StageResult:
+def _build_result(fault: CardFinding | None) -> StageResult:
     if fault is None:
         return _PASSED
     return StageResult(Outcome.FAIL if fault.known else Outcome.UNKNOWN, fault.code.value)

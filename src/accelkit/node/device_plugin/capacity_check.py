@@ -15,7 +15,7 @@ from accelkit.node.devices import DeviceIds
 from accelkit.node.kubelet import HeldDevices
 
 
-class Holding(NamedTuple):
+class ContainerHolding(NamedTuple):
     """The devices of one container: their IDs, their number by card, and their memory together in bytes."""
 
     device_ids: Sequence[str]
@@ -25,7 +25,7 @@ class Holding(NamedTuple):
 
 def list_holdings(
     pods: Iterable[AssignedPod], held: HeldDevices, counts: Mapping[tuple[str, str, str], Devices], *, unit_bytes: int
-) -> list[Holding]:
+) -> list[ContainerHolding]:
     """Return the devices of each container, with the memory of its assignment, or else in the current unit.
 
     Args:
@@ -38,11 +38,11 @@ def list_holdings(
     found = []
     for (namespace, name, container), ids in held.items():
         assigned = by_name[namespace, name].sum_memory_bytes(container) if (namespace, name) in by_name else 0
-        found.append(Holding(ids, counts[namespace, name, container], assigned or len(ids) * unit_bytes))
+        found.append(ContainerHolding(ids, counts[namespace, name, container], assigned or len(ids) * unit_bytes))
     return found
 
 
-def compute_device_bytes(holdings: Iterable[Holding], cards: Collection[str]) -> dict[str, int]:
+def compute_device_bytes(holdings: Iterable[ContainerHolding], cards: Collection[str]) -> dict[str, int]:
     """Return the memory of each device of the containers that hold devices of these cards, in bytes.
 
     Args:

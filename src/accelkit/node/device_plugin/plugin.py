@@ -21,7 +21,12 @@ from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node.assigned_pod import AssignedPod, AssignedPods, Key
 from accelkit.node.device_plugin.allocation_log import AllocationLog
-from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes, list_holdings
+from accelkit.node.device_plugin.capacity_check import (
+    ContainerHolding,
+    check_capacity,
+    compute_device_bytes,
+    list_holdings,
+)
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
 from accelkit.node.device_plugin.device_list import HEALTHY, build_device_list
 from accelkit.node.device_plugin.other_dialects import HeldByOthers, observe_others, read_others
@@ -51,7 +56,7 @@ class _Observed:
 
     held: Mapping[Key, Devices]
     others: Mapping[str, str | None]
-    holdings: Sequence[Holding]
+    holdings: Sequence[ContainerHolding]
     dialects: HeldByOthers
 
 

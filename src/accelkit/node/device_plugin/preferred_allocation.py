@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from accelkit.errors import DevicePluginError
 from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.capacity_check import Holding
+from accelkit.node.device_plugin.capacity_check import ContainerHolding
 from accelkit.node.device_plugin.pending_allocations import (
     Devices,
     Wait,
@@ -103,10 +103,11 @@ class PreferredAllocation:
             for card in allocation.devices
         }
 
-    def list_pending(self) -> list[Holding]:
+    def list_pending(self) -> list[ContainerHolding]:
         """Return the devices of each pending answer."""
         return [
-            Holding(each.device_ids, each.devices, len(each.device_ids) * each.unit_bytes) for each in self._pending
+            ContainerHolding(each.device_ids, each.devices, len(each.device_ids) * each.unit_bytes)
+            for each in self._pending
         ]
 
     def prefer(

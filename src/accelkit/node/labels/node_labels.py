@@ -22,7 +22,7 @@ from accelkit.model.keys import LABELS_ANNOTATION, PART_OF_LABELS
 from accelkit.model.label_record import read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import build_card_labels
-from accelkit.node.labels.plan import Changes, DebouncedLabels, plan
+from accelkit.node.labels.plan import DebouncedLabels, LabelChanges, plan
 from accelkit.node.labels.sources import (
     FEATURE,
     read_cpu_labels,
@@ -125,7 +125,7 @@ class NodeLabels:
             raise
         return True
 
-    async def _write_feature(self, changes: Changes, recorded: Mapping[str, str]) -> None:
+    async def _write_feature(self, changes: LabelChanges, recorded: Mapping[str, str]) -> None:
         features = build_collection_path(NFD_API, "nodefeatures", self._namespace)
         # In a merge patch, the keys to delete are set to null.
         deleted = dict.fromkeys(recorded.keys() - changes.record.keys())
@@ -144,7 +144,7 @@ class NodeLabels:
             "spec": {"labels": dict(labels)},
         }
 
-    async def _write_node(self, node: Node, changes: Changes, record: Mapping[str, str]) -> None:
+    async def _write_node(self, node: Node, changes: LabelChanges, record: Mapping[str, str]) -> None:
         metadata = {
             "annotations": {LABELS_ANNOTATION: msgspec.json.encode(dict(sorted(record.items()))).decode()},
             # The patch fails if another client changed the node since it was read.

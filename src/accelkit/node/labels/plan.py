@@ -10,7 +10,7 @@ _MAX_ABSENT_READS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class LabelChanges:
     """The changes to a node's labels.
 
     Attributes:
@@ -28,7 +28,7 @@ class Changes:
 
 def plan(
     desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
-) -> Changes:
+) -> LabelChanges:
     """Return the changes from the present to the wanted labels, without changes to labels of other clients.
 
     A present key that accelkit did not write belongs to another client. So does a recorded key whose value has changed.
@@ -44,7 +44,7 @@ def plan(
     lost = frozenset(changed if by_others else ())
     own = {key: value for key, value in recorded.items() if key not in lost}
     record = {key: value for key, value in desired.items() if key in own or key not in present}
-    return Changes(
+    return LabelChanges(
         write={key: value for key, value in record.items() if present.get(key) != value},
         delete=frozenset(key for key in own if key not in record and key in present),
         record=record,

@@ -7,7 +7,7 @@ import pytest
 from planned_cluster import PlannedCluster
 
 from accelkit.defragmentation import applying
-from accelkit.defragmentation.applying import Applier
+from accelkit.defragmentation.applying import PlanApplier
 from accelkit.errors import ApiError
 from accelkit.model.hold import HOLD_CONDITION, Hold
 
@@ -57,7 +57,7 @@ class World(PlannedCluster):
 
         plan = await self.plan()
         self.api.after.append(note)
-        return await Applier(self.api, self.said.append, wait).apply(plan)
+        return await PlanApplier(self.api, self.said.append, wait).apply(plan)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_agai
     world.api.before.append(bind)
     plan = await world.plan()
     world.api.fail(ApiError("away", status=503), "GET", HIGH)
-    assert await Applier(world.api, world.said.append, 60).apply(plan)
+    assert await PlanApplier(world.api, world.said.append, 60).apply(plan)
     assert world.said[1] == "waiting for d/high: 60 s left"
 
 

@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
     next_action: str
 
 
-class Question(msgspec.Struct, frozen=True):
+class FutureVersions(msgspec.Struct, frozen=True):
     """The future versions; an empty field asks nothing.
 
     Attributes:
@@ -71,7 +71,7 @@ class RequestedApi(msgspec.Struct, frozen=True):
     removed: str
 
 
-class Facts(msgspec.Struct, frozen=True):
+class FutureFacts(msgspec.Struct, frozen=True):
     """Facts about the cluster besides its nodes; None if they could not be read.
 
     Attributes:

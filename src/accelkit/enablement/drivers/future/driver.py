@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Question, Works, answer, find_worst
-from accelkit.enablement.drivers.future.kernel import Delivery, judge_image, judge_package
+from accelkit.enablement.drivers.future.answers import (
+    Answer,
+    Aspect,
+    FutureFacts,
+    FutureVersions,
+    Works,
+    answer,
+    find_worst,
+)
+from accelkit.enablement.drivers.future.kernel import DriverDelivery, judge_image, judge_package
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.compatibility.verdicts import Fit, judge
 from accelkit.texts import list_some
 
 
-def judge_driver(node: DriverNode, question: Question, delivery: Delivery, facts: Facts) -> Answer:
+def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
     """Return whether a node works with this version of the driver: the worst answer about delivery and caches."""
     vendors = [vendor for vendor in node.vendors if not question.vendor or vendor == question.vendor]
     if not vendors:
@@ -29,7 +37,7 @@ def judge_driver(node: DriverNode, question: Question, delivery: Delivery, facts
 
 
 def _judge_delivery(
-    node: DriverNode, vendors: list[str], question: Question, delivery: Delivery, facts: Facts
+    node: DriverNode, vendors: list[str], question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts
 ) -> Iterator[Answer]:
     for vendor in vendors:
         driver = delivery.drivers.get(vendor)
@@ -46,7 +54,7 @@ def _judge_delivery(
             yield judge_image(node, Aspect.DRIVER, vendor, node.kernel, driver, facts=facts, version=question.driver)
 
 
-def _judge_caches(node: DriverNode, question: Question, facts: Facts) -> Iterator[Answer]:
+def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts) -> Iterator[Answer]:
     if facts.caches is None:
         yield _answer(node, Works.UNKNOWN, "CachesUnknown", "the kernel caches of the cluster could not be read")
         return

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from accelkit.enablement.drivers.future.answers import Answer, Facts, Question
+from accelkit.enablement.drivers.future.answers import Answer, FutureFacts, FutureVersions
 from accelkit.enablement.drivers.future.driver import judge_driver
-from accelkit.enablement.drivers.future.kernel import Delivery, judge_kernel
+from accelkit.enablement.drivers.future.kernel import DriverDelivery, judge_kernel
 from accelkit.enablement.drivers.future.kubernetes import judge_kubernetes
 from accelkit.enablement.drivers.nodes import DriverNode
 
 
 def judge_future(
-    nodes: Iterable[DriverNode], question: Question, delivery: Delivery, facts: Facts
+    nodes: Iterable[DriverNode], question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts
 ) -> tuple[Answer, ...]:
     """Return an answer for each node and each future version, by node."""
     found = list[Answer]()

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Works, answer, find_worst
+from accelkit.enablement.drivers.future.answers import Answer, Aspect, FutureFacts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class DriverDelivery(msgspec.Struct, frozen=True):
     """The delivery of drivers to nodes.
 
     Attributes:
@@ -35,7 +35,7 @@ def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver,
 
 
 def list_images(
-    nodes: Iterable[DriverNode], delivery: Delivery, kernel: str, version: str = "", vendor: str = ""
+    nodes: Iterable[DriverNode], delivery: DriverDelivery, kernel: str, version: str = "", vendor: str = ""
 ) -> set[str]:
     """Return the images whose existence an answer depends on; an empty kernel stands for that of each node."""
     if delivery.mode not in {"container", "kmm"}:
@@ -49,7 +49,7 @@ def list_images(
     }
 
 
-def judge_kernel(node: DriverNode, kernel: str, delivery: Delivery, facts: Facts) -> Answer:
+def judge_kernel(node: DriverNode, kernel: str, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
     """Return whether a node's cards have drivers for this kernel: the worst answer about its vendors."""
     if kernel == node.kernel:
         return _answer(node, Works.YES, "Works", f"the node runs {kernel} already")
@@ -58,7 +58,7 @@ def judge_kernel(node: DriverNode, kernel: str, delivery: Delivery, facts: Facts
     return find_worst(_judge_vendors(node, kernel, delivery, facts)) or _answer(node, Works.YES, "Works", "")
 
 
-def _judge_vendors(node: DriverNode, kernel: str, delivery: Delivery, facts: Facts) -> Iterator[Answer]:
+def _judge_vendors(node: DriverNode, kernel: str, delivery: DriverDelivery, facts: FutureFacts) -> Iterator[Answer]:
     for vendor in node.vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
@@ -75,7 +75,7 @@ def _judge_vendors(node: DriverNode, kernel: str, delivery: Delivery, facts: Fac
             yield judge_image(node, Aspect.KERNEL, vendor, kernel, driver, facts=facts)
 
 
-def judge_package(node: DriverNode, aspect: Aspect, facts: Facts, what: str) -> Answer:
+def judge_package(node: DriverNode, aspect: Aspect, facts: FutureFacts, what: str) -> Answer:
     """Return the answer of the node's package manager."""
     found = facts.packages.get(node.name)
     if found is None:
@@ -92,7 +92,7 @@ def judge_image(
     kernel: str,
     driver: VendorDriver,
     *,
-    facts: Facts,
+    facts: FutureFacts,
     version: str = "",
 ) -> Answer:
     """Return the answer by the existence of an image, or of its build."""

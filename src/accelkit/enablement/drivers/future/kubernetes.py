@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.enablement.drivers.future.answers import Answer, Aspect, Facts, Works, answer, find_worst
+from accelkit.enablement.drivers.future.answers import Answer, Aspect, FutureFacts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.install.pruning import KINDS
 from accelkit.texts import list_some, shorten
@@ -49,7 +49,7 @@ def read_minor(version: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def judge_kubernetes(node: DriverNode, version: str, facts: Facts) -> Answer:
+def judge_kubernetes(node: DriverNode, version: str, facts: FutureFacts) -> Answer:
     """Return whether a node works when the API server has this version.
 
     If there are several obstacles, the answer is the worst of them.
@@ -63,7 +63,7 @@ def judge_kubernetes(node: DriverNode, version: str, facts: Facts) -> Answer:
     return worst or _answer(node, Works.YES, "Works", f"kubelet {kubelet} and all used features work with 1.{target}")
 
 
-def _judge_server(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+def _judge_server(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[Answer]:
     newest = read_minor(load_table().newest) or 0
     if target > newest:
         text = f"this release of accelkit supports Kubernetes up to 1.{newest}"
@@ -91,7 +91,7 @@ def _judge_kubelet(node: DriverNode, target: int) -> Iterator[Answer]:
         yield _answer(node, Works.NO, "KubeletTooOld", text)
 
 
-def _judge_apis(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+def _judge_apis(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[Answer]:
     if lost := list_lost_kinds(target):
         yield _answer(
             node, Works.NO, "ApiRemoved", f"accelkit itself applies {list_some(lost)}, which 1.{target} lacks"
@@ -124,7 +124,7 @@ def list_lost_kinds(target: int) -> list[str]:
     )
 
 
-def _judge_gates(node: DriverNode, target: int, facts: Facts) -> Iterator[Answer]:
+def _judge_gates(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[Answer]:
     if facts.slice_fields is None:
         text = "it is unknown whether devices need feature gates"
         yield _answer(node, Works.UNKNOWN, "DevicesUnknown", text)

@@ -7,9 +7,9 @@ import re
 import pytest
 from driver_nodes import KERNEL, OTHER, build_card, build_node
 
-from accelkit.enablement.drivers.future.answers import Facts, Question, RequestedApi, Works
+from accelkit.enablement.drivers.future.answers import FutureFacts, FutureVersions, RequestedApi, Works
 from accelkit.enablement.drivers.future.judging import judge_future
-from accelkit.enablement.drivers.future.kernel import Delivery, list_images
+from accelkit.enablement.drivers.future.kernel import DriverDelivery, list_images
 from accelkit.enablement.drivers.future.kubernetes import list_lost_kinds, load_table, read_minor
 from accelkit.enablement.drivers.reasons import REASONS
 from accelkit.enablement.drivers.settings import read_drivers
@@ -22,14 +22,14 @@ NVIDIA = {"version": "550", "image": IMAGE}
 
 def served(server, **changed):
     """What is known of a cluster whose API server is of a version."""
-    return Facts(server=server, **{"requested": (), "slice_fields": {}, "caches": {}, **changed})
+    return FutureFacts(server=server, **{"requested": (), "slice_fields": {}, "caches": {}, **changed})
 
 
 KNOWN = served("v1.34.4")
 
 
 def delivery(mode="container", module_manager=False, **changed):
-    return Delivery(mode, read_drivers({"nvidia": NVIDIA | changed}), module_manager)
+    return DriverDelivery(mode, read_drivers({"nvidia": NVIDIA | changed}), module_manager)
 
 
 def ask(node, question, facts=KNOWN, how=None):
@@ -41,15 +41,15 @@ def ask(node, question, facts=KNOWN, how=None):
 
 def kernel(**changed):
     given = {"node": build_node("a"), "facts": KNOWN, "how": delivery(), **changed}
-    return ask(given["node"], Question(kernel=OTHER), given["facts"], given["how"])
+    return ask(given["node"], FutureVersions(kernel=OTHER), given["facts"], given["how"])
 
 
 def with_image(present):
-    return Facts(images={f"quay.io/acme/nvidia:550-{OTHER}": present})
+    return FutureFacts(images={f"quay.io/acme/nvidia:550-{OTHER}": present})
 
 
 def test_the_kernel_that_runs_works_and_so_does_any_without_cards():
-    assert ask(build_node("a"), Question(kernel=KERNEL)) == ("yes", "Works")
+    assert ask(build_node("a"), FutureVersions(kernel=KERNEL)) == ("yes", "Works")
     assert kernel(node=build_node("a", vendors=())) == ("yes", "Works")
 
 
@@ -98,7 +98,7 @@ def test_of_several_vendors_the_worst_counts():
     ],
 )
 def test_other_modes_answer_by_what_their_source_said(mode, packages, expected):
-    assert kernel(facts=Facts(packages=packages), how=delivery(mode)) == expected
+    assert kernel(facts=FutureFacts(packages=packages), how=delivery(mode)) == expected
 
 
 def test_the_images_that_an_answer_needs_are_listed():
@@ -109,7 +109,7 @@ def test_the_images_that_an_answer_needs_are_listed():
 
 
 def kubernetes(version, facts=KNOWN, **changed):
-    return ask(build_node("a", **changed), Question(kubernetes=version), facts)
+    return ask(build_node("a", **changed), FutureVersions(kubernetes=version), facts)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_devices_need_their_feature_gates(server, field, expected):
 
 
 def test_slices_that_could_not_be_read_leave_the_answer_open():
-    assert kubernetes("1.35", Facts(server="v1.34.4", requested=())) == ("unknown", "DevicesUnknown")
+    assert kubernetes("1.35", FutureFacts(server="v1.34.4", requested=())) == ("unknown", "DevicesUnknown")
 
 
 def test_every_kind_that_the_playbooks_apply_is_served_by_every_version_of_the_table():
@@ -205,7 +205,7 @@ CARDS = (build_card(driver="550.54.14"),)
 
 def driver(version, caches, *, cards=CARDS, mode="preinstalled", vendor="", **facts):
     node = build_node("a", cards=cards)
-    return ask(node, Question(driver=version, vendor=vendor), Facts(caches=caches, **facts), delivery(mode))
+    return ask(node, FutureVersions(driver=version, vendor=vendor), FutureFacts(caches=caches, **facts), delivery(mode))
 
 
 @pytest.mark.parametrize(
@@ -245,15 +245,15 @@ def test_a_driver_in_a_container_needs_its_image():
     ("mode", "there"), [("preinstalled", "has to be installed on the host"), ("container", "is available")]
 )
 def test_only_what_was_looked_for_is_said_to_be_there(mode, there):
-    known = Facts(caches={}, images={f"quay.io/acme/nvidia:570-{KERNEL}": True})
-    [answer] = judge_future([build_node("a")], Question(driver="570"), delivery(mode), known)
+    known = FutureFacts(caches={}, images={f"quay.io/acme/nvidia:570-{KERNEL}": True})
+    [answer] = judge_future([build_node("a")], FutureVersions(driver="570"), delivery(mode), known)
     assert answer.works is Works.YES
     assert answer.evidence.startswith(f"the driver 570 {there}, and ")
 
 
 def test_all_questions_are_answered_for_all_nodes():
-    question = Question(kernel=OTHER, kubernetes="1.35", driver="570")
-    found = judge_future([build_node("a"), build_node("b")], question, delivery(), Facts())
+    question = FutureVersions(kernel=OTHER, kubernetes="1.35", driver="570")
+    found = judge_future([build_node("a"), build_node("b")], question, delivery(), FutureFacts())
     assert [(each.node, each.aspect.value) for each in found] == [
         (node, aspect) for node in ("a", "b") for aspect in ("kernel", "kubernetes", "driver")
     ]

@@ -8,7 +8,7 @@ import pytest
 from accelkit.enablement.ownership.evidence import Cluster, OwnerState, find_owners
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.model.pod import Node
 
 DEPLOY = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.driver": "true"}
@@ -56,7 +56,7 @@ def test_what_accelkit_offers_is_no_owner():
 
 def test_labels_of_the_operator_count_where_it_runs():
     [found] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
-    assert (found.name, found.vendor, found.holds) == ("nvidia-gpu-operator", "nvidia", Hold.CARDS)
+    assert (found.name, found.vendor, found.holds) == ("nvidia-gpu-operator", "nvidia", HeldPart.CARDS)
     assert found.state is OwnerState.OWNER
     assert found.gives == ()
     assert "label nvidia.com/gpu.deploy.device-plugin=true" in found.evidence
@@ -77,7 +77,7 @@ def test_where_daemon_sets_could_not_be_read_nothing_is_left_over():
 def test_an_operand_that_is_switched_off_holds_nothing():
     labels = {"nvidia.com/gpu.deploy.device-plugin": "false", "nvidia.com/gpu.deploy.driver": "true"}
     [found] = owners_of(node(labels=labels), daemon_sets=[OPERATOR])
-    assert found.holds is Hold.DRIVER
+    assert found.holds is HeldPart.DRIVER
     assert owners_of(node(labels={"nvidia.com/gpu.deploy.device-plugin": "false"}), daemon_sets=[OPERATOR]) == ()
 
 
@@ -99,7 +99,7 @@ def test_a_resource_is_its_operators_and_what_it_gives_now_is_told():
 )
 def test_a_plugin_of_which_only_the_resource_is_seen_is_its_vendors(resource, vendor):
     [found] = owners_of(node(allocatable={resource: "2"}))
-    assert (found.vendor, found.gives, found.holds) == (vendor, (f"{resource}: 2",), Hold.CARDS)
+    assert (found.vendor, found.gives, found.holds) == (vendor, (f"{resource}: 2",), HeldPart.CARDS)
 
 
 def test_zeros_are_left_over_and_unwell_cards_are_not():
@@ -120,10 +120,10 @@ def test_an_owner_of_one_vendors_cards_says_nothing_of_anothers():
 def test_modules_of_kmm_are_told_by_their_names():
     kmm = "kmm.node.kubernetes.io"
     [amd] = owners_of(node(labels={f"{kmm}/kube-amd-gpu.amdgpu.ready": "", f"{kmm}/x.e1000.ready": ""}))
-    assert (amd.name, amd.vendor, amd.holds) == ("kmm", "amd", Hold.DRIVER)
+    assert (amd.name, amd.vendor, amd.holds) == ("kmm", "amd", HeldPart.DRIVER)
     # Nobody knows whose devices the plugin of a module of another name gives.
     [unknown] = owners_of(node(labels={f"{kmm}/x.my-module.device-plugin-ready": ""}))
-    assert (unknown.vendor, unknown.holds) == ("", Hold.CARDS)
+    assert (unknown.vendor, unknown.holds) == ("", HeldPart.CARDS)
 
 
 def test_hami_is_known_by_its_annotations_and_takes_leave_by_one():

@@ -4,15 +4,15 @@ import pytest
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.enablement.ownership.reasons import REASONS
 
 
-def owner(holds=Hold.CARDS, *, gives=(), state=OwnerState.OWNER, vendor="nvidia"):
+def owner(holds=HeldPart.CARDS, *, gives=(), state=OwnerState.OWNER, vendor="nvidia"):
     return NodeOwner("o", "The owner", vendor, holds, state, gives, ("a label", *gives), "let it go")
 
 
-GIVING, CLAIMING, DRIVING = owner(gives=("nvidia.com/gpu: 8",)), owner(), owner(Hold.DRIVER)
+GIVING, CLAIMING, DRIVING = owner(gives=("nvidia.com/gpu: 8",)), owner(), owner(HeldPart.DRIVER)
 LEFT = owner(state=OwnerState.LEFT_OVER)
 
 

@@ -12,7 +12,7 @@ from accelkit.enablement.facts.node_facts import Holders
 from accelkit.enablement.facts.unread import Unread
 from accelkit.enablement.facts.watched import AgentMetrics, Monitoring, NotServed
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.enablement.verifying import name_holders, verify_cluster
 from accelkit.enablement.watching import parse_agent_metrics, read_monitoring
 from accelkit.errors import ApiError
@@ -157,7 +157,7 @@ def test_a_series_that_takes_minutes_to_parse_is_not_read():
 
 
 def owner(title, *, drives=False, state=OwnerState.OWNER):
-    return NodeOwner(title, title, "nvidia", Hold.CARDS, state, (), (), "", drives)
+    return NodeOwner(title, title, "nvidia", HeldPart.CARDS, state, (), (), "", drives)
 
 
 def test_those_who_hold_something_now_are_named():

@@ -5,7 +5,7 @@ from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes
+from accelkit.node.device_plugin.capacity_check import ContainerHolding, check_capacity, compute_device_bytes
 from accelkit.node.devices import DeviceIds
 
 CARDS = [Card("a", "v", "m", 16), Card("b", "v", "m", 16)]
@@ -17,7 +17,9 @@ def ids(card, first, count):
 
 def weigh(*holdings, card="a"):
     ids_of = DeviceIds("ab")
-    return compute_device_bytes([Holding(held, ids_of.count_by_card(held), worth) for held, worth in holdings], {card})
+    return compute_device_bytes(
+        [ContainerHolding(held, ids_of.count_by_card(held), worth) for held, worth in holdings], {card}
+    )
 
 
 def test_devices_are_worth_the_assigned_memory_of_their_container():
