@@ -132,7 +132,7 @@ async def test_a_config_map_is_made_by_an_agent_with_its_own_labels_and_no_final
     await cluster.api.delete(f"{folder}/made-node")
 
 
-async def test_labels_that_an_administrator_damaged_are_mended_by_the_agent(cluster):
+async def test_labels_that_an_administrator_damaged_are_repaired_by_the_agent(cluster):
     damage = {
         "metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "x", "team": "y"}, "annotations": {"a": "b"}}
     }

@@ -47,7 +47,7 @@ async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_n
     assert "guessed" not in told
 
 
-async def test_a_secret_that_is_missing_or_may_not_be_read_is_told_by_name_and_waited_for(bed: Bed):
+async def test_a_secret_that_is_missing_or_may_not_be_read_is_reported_by_name_and_waited_for(bed: Bed):
     host = bed.registry.host
     made = await image(host, bed.folder, "team/add")
     bed.registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))

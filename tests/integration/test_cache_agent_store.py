@@ -12,7 +12,7 @@ pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-async def test_what_somebody_wrote_into_the_store_is_found_told_and_extracted_anew(bed: Bed):
+async def test_what_somebody_wrote_into_the_store_is_found_told_and_extracted_again(bed: Bed):
     made = await deliver(bed, "--look-again-seconds", "1", protects=False)
     (bed.link() / "evil.so").write_bytes(b"evil")
     found = await bed.until("Degraded", made.digest, reason="ContentChanged")

@@ -71,7 +71,7 @@ async def test_a_claim_of_another_is_not_touched(caches: Caches):
     assert "deletionTimestamp" not in after["metadata"]
 
 
-async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Caches):
+async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_again(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))

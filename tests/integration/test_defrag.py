@@ -191,7 +191,7 @@ async def cluster_of(control_plane, process):
             await cluster.close()
 
 
-async def test_the_pod_that_waits_gets_the_cards_and_no_pod_that_is_made_anew(control_plane, process):
+async def test_the_pod_that_waits_gets_the_cards_and_no_pod_that_is_made_again(control_plane, process):
     async with cluster_of(control_plane, process) as (cluster, _):
         running = [await cluster.replica_set(5, "low"), await cluster.replica_set(5, "middle")]
         waiting = await cluster.waiting(5, "high")

@@ -170,7 +170,7 @@ async def test_stray_whole_cards_leave_no_empty_card(extender, world):
     assert await extender.bind(await world.pod(1), node) == "insufficient accelkit.io/memory in one card"
 
 
-async def test_assignment_of_a_binding_by_another_is_believed(extender, world):
+async def test_assignment_of_a_binding_by_another_is_accepted(extender, world):
     node = await create_known_node(extender, world, 2, 80)
     pod = await world.pod(60)
     await world.bind_past(pod, node, assignment(f"{node}-1", 60))

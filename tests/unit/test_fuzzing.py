@@ -44,7 +44,7 @@ def test_an_exception_is_found_with_its_place(monkeypatch):
     assert any("ZeroDivisionError in accelkit/" in kind for kind in kinds("cluster/gas"))
 
 
-def test_a_pod_that_is_not_forgotten_is_found(monkeypatch):
+def test_a_pod_that_is_not_discarded_is_found(monkeypatch):
     monkeypatch.setattr(LedgerFeed, "_remove_pod", lambda *_: None)
     assert "a pod that was deleted still holds cards" in kinds("cluster/native")
 

@@ -41,7 +41,7 @@ def test_the_table_of_metrics_is_what_the_services_show():
     assert [line for line in rows if line not in of_vendors] == list_rows()
 
 
-def test_no_metric_of_the_sources_is_forgotten():
+def test_no_metric_of_the_sources_is_discarded():
     shown = {metric.name.removesuffix("_total") for _, metric in list_exported()}
     of_pods = {name for name in shown if name.startswith("accelerator_pod_")}
     # Those of pods are made of those of cards.

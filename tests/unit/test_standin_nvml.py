@@ -82,7 +82,7 @@ def test_without_an_environment_the_state_lies_beside_the_library(cards, standin
     [(Path.exists, pynvml.NVMLError_DriverNotLoaded), (Path.mkdir, pynvml.NVMLError_NoPermission)],
     ids=["missing", "refused"],
 )
-def test_without_the_drivers_control_node_nothing_is_told(cards, tmp_path, make, error):
+def test_without_the_drivers_control_node_nothing_is_reported(cards, tmp_path, make, error):
     cards.control = tmp_path / "nvidiactl"
     make(cards.control)
     cards.write()

@@ -51,7 +51,7 @@ def test_an_error_is_logged_once_for_as_long_as_it_stays_the_same(caplog):
     assert said(caplog) == [(logging.WARNING, f"100 % {each}") for each in "aba"]
 
 
-def test_an_error_that_comes_back_is_logged_anew(caplog):
+def test_an_error_that_comes_back_is_logged_again(caplog):
     reporter = ErrorReporter(logging.getLogger("accelkit.test"), logging.ERROR)
     reporter.report("a", "first")
     reporter.clear()

@@ -32,7 +32,7 @@ def test_as_many_objects_as_a_large_cluster_has_are_told_of_once_each():
     assert reporter.count == 150_000
 
 
-def test_what_was_not_shown_for_the_longest_time_is_forgotten_first(monkeypatch, caplog):
+def test_what_was_not_shown_for_the_longest_time_is_discarded_first(monkeypatch, caplog):
     monkeypatch.setattr(module, "_KEYS", 2)
     reporter = OnceReporter(log)
     for key in "abaca":

@@ -307,7 +307,7 @@ def test_judge_reports_once_what_lasts_too_long():
     assert judge.observe([violation], 101 + last, quiet_since=0) == []
 
 
-def test_judge_begins_anew_after_a_change_and_after_a_fault():
+def test_judge_begins_again_after_a_change_and_after_a_fault():
     judge, violation = Judge(), Violation("assignment_differs", pod="default/a")
     judge.observe([violation], 100, quiet_since=0)
     assert judge.observe([violation], 130, quiet_since=None) == []

@@ -37,7 +37,7 @@ def test_what_grows_is_a_violation(change, word):
     assert word in found.detail
 
 
-def test_a_process_that_was_started_anew_begins_anew():
+def test_a_process_that_was_started_again_begins_again():
     assert compare(WARM, WARM, replace(WARM, pid=8, mib=500), replace(WARM, pid=8, mib=500)) == []
 
 

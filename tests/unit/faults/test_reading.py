@@ -105,7 +105,7 @@ def test_a_violation_that_lasts_is_found(clock):
     assert pods == 1
 
 
-def test_what_cannot_be_read_for_long_is_told(clock):
+def test_what_cannot_be_read_for_long_is_reported(clock):
     with pytest.raises(UnreadableError):
         find_overdue(Reader(Api(), refuse, answer_nothing))
 

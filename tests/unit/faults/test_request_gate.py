@@ -94,7 +94,7 @@ async def test_everything_passes_without_a_fault(one, gate):
     assert gate.watches == 0
 
 
-async def test_a_gate_that_is_shut_cuts_connections_until_it_is_mended(one, connect, gate):
+async def test_a_gate_that_is_shut_cuts_connections_until_it_is_repaired(one, connect, gate):
     assert await one.ask("GET /a") == ANSWER
     gate.shut()
     assert await one.ask("GET /a") == b""

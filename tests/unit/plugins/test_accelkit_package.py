@@ -53,7 +53,7 @@ def test_the_package_that_is_tested_fits():
         ),
     ],
 )
-def test_one_sentence_says_what_is_wrong_and_what_mends_it(installed, found, failure, said):
+def test_one_sentence_says_what_is_wrong_and_what_repairs_it(installed, found, failure, said):
     installed(found)
     problem = find_problem(failure)
     assert "\n" not in problem

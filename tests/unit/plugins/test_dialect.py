@@ -42,5 +42,5 @@ def test_who_only_watches_cards_is_guarded_too():
 
 
 @pytest.mark.parametrize(("name", "listed"), [("aliyun", True), ("gcushare", False), ("native", False)])
-def test_whether_bad_cards_are_listed_is_told(name, listed):
+def test_whether_bad_cards_are_listed_is_reported(name, listed):
     assert plugin.dialect(name)["unhealthy_cards"] is listed

@@ -17,7 +17,7 @@ def cluster(stub):
     return make
 
 
-def test_nodes_with_cards_are_returned_and_what_is_not_known_is_told(run_module, cluster):
+def test_nodes_with_cards_are_returned_and_what_is_not_known_is_reported(run_module, cluster):
     nodes = {"a": False, "b": False, "c": False}
     listed, asked = cluster(nodes, Findings({"a": 2, "b": 0}, problems={"c": "its pod did not end in time"}))
     answer = run_module(node_discover, {"image": "i", "host_root": "/tree", "timeout": 7})

@@ -35,7 +35,7 @@ def test_machines_are_made():
     assert made["metadata"]["name"] == "t"
 
 
-def test_hints_are_told():
+def test_hints_are_reported():
     hints = autoscaler_hints.autoscaler_hints({"capacity": {"cards": 1}}, "aws")
     assert hints == {"k8s.io/cluster-autoscaler/node-template/resources/accelkit.io/cards": "1"}
 

@@ -12,7 +12,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rules", [RULES, {}, None, {"quotas": RULES["quotas"]}])
-def test_of_rules_that_the_extender_takes_nothing_is_told(rules):
+def test_of_rules_that_the_extender_takes_nothing_is_reported(rules):
     assert plugin.sharing_rules_problem(rules) == ""
 
 

@@ -214,6 +214,6 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_stops_the_installation_is_told(told, case):
+def test_what_stops_the_installation_is_reported(told, case):
     expected = CASES[case][2]
     assert (expected in told[case]) if expected else told[case] == ""

@@ -578,7 +578,7 @@ def test_the_privileged_form_is_the_agents_container_alone():
     assert "privileged" not in files["securityContext"]
 
 
-def test_an_agent_writes_its_log_as_it_is_told():
+def test_an_agent_writes_its_log_as_it_is_reported():
     found, _ = container("device_plugin", device_plugin_log_format="json")
     assert found["args"][-2:] == ["--log-format", "json"]
 

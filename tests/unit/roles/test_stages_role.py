@@ -105,7 +105,7 @@ def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once()
         ),
     ],
 )
-def test_why_no_node_is_checked_is_told(given, told):
+def test_why_no_node_is_checked_is_reported(given, told):
     [task] = [
         each for each in read_yaml(ROOT / "playbooks/tasks/check_nodes.yml") if "ansible.builtin.set_fact" in each
     ]

@@ -205,7 +205,7 @@ async def test_a_difference_that_goes_in_time_is_none(cluster, clock):
 
 
 @pytest.mark.parametrize("first", [assemble([]), ServiceError("it is starting")], ids=["differs", "not ready"])
-async def test_the_ledger_is_asked_anew_each_time(cluster, clock, first):
+async def test_the_ledger_is_asked_again_each_time(cluster, clock, first):
     answers = [first, await inspect_cluster(cluster)]
 
     async def ledger():

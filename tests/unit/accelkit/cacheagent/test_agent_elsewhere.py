@@ -76,7 +76,7 @@ def test_the_verdict_on_each_card_is_told_and_nothing_else(labels, told, fit, mi
     assert (found.path, found.volume_size, found.pods) == ("", 0, [])
 
 
-def test_why_its_labels_cannot_be_read_is_told():
+def test_why_its_labels_cannot_be_read_is_reported():
     known = world(elsewhere())
     about = known.describe_work(elsewhere())
     known = replace(known, attempts={KEY: Attempt(about, 2, "RegistryUnavailable", "no answer", 1100.0)})

@@ -127,7 +127,7 @@ async def test_links_are_moved_before_folders_are_deleted(served, monkeypatch):
     assert done[:2] == ["move", "collect"]
 
 
-async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_anew(stand, monkeypatch):
+async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_again(stand, monkeypatch):
     def refuse(*_args, **_):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -165,7 +165,7 @@ async def test_a_folder_that_cannot_be_deleted_holds_up_nothing_else(stand, monk
     assert odd.is_dir()
 
 
-async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_told(stand, monkeypatch):
+async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_reported(stand, monkeypatch):
     def refuse(_store: Store) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

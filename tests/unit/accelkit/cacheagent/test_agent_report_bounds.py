@@ -43,7 +43,7 @@ def test_no_cache_lists_more_pods_than_a_node_has_and_what_fits_stays():
     }
 
 
-def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_told():
+def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_reported():
     bounded = bound_report(status(100, 200, "served"), 300_000)
     listed = {len(each[A].pods) for each in bounded.status.caches.values()}
     (number,) = listed

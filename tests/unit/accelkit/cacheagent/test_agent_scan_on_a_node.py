@@ -115,7 +115,7 @@ def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path
     assert "team/p (1)" in found.message
 
 
-def test_a_copy_without_the_marker_is_told(kubelet):
+def test_a_copy_without_the_marker_is_reported(kubelet):
     """So it shows where those who fill copies and those who look at them know different markers."""
     with scanning(kubelet, "dac_read_search") as log:
         assert "private copies counted=0 without_marker=1 left_out=0" in log.readline()

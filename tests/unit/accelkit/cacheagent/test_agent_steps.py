@@ -63,7 +63,7 @@ def test_what_is_next(known, changes, expected):
         (300, 60, Step.VERIFY),
     ],
 )
-def test_a_verdict_is_believed_for_as_long_as_the_policies_say(age, believed, expected):
+def test_a_verdict_is_accepted_for_as_long_as_the_policies_say(age, believed, expected):
     files = {folder(A): stored(at=TODAY - age)}
     assert step(stored=files, image_policies={"team/add": ImagePolicies("p", believed_seconds=believed)}) is expected
 

@@ -117,7 +117,7 @@ async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
     assert (stand.workers.slots, stand.workers.promised) == (4, {})
 
 
-async def test_what_failed_is_forgotten_with_success_or_with_its_cache(stand):
+async def test_what_failed_is_discarded_with_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("once")
     await stand.work(desired(), learned={A: learned()})
     stand.preparing.error = None
@@ -170,7 +170,7 @@ async def test_a_cache_that_is_fetched_over_and_over_waits_longer_each_time(stan
     assert stand.plan(desired(B, "team/other"), now=now, learned={B: learned(7)}).work
 
 
-def test_pauses_are_forgotten_after_an_hour():
+def test_pauses_are_discarded_after_an_hour():
     pause = None
     for _ in range(FREE + 3):
         pause = extend(pause, 1000.0)

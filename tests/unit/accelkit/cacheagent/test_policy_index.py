@@ -65,7 +65,7 @@ def test_a_verdict_counts_for_the_shortest_time_of_those_that_cover_it(policies,
     assert stand(policies).believed_seconds == seconds
 
 
-def test_only_a_change_of_what_covers_an_image_has_it_judged_anew():
+def test_only_a_change_of_what_covers_an_image_has_it_judged_again():
     first = stand({"p": spec()}).policies
     assert first == stand({"p": spec(), "q": spec("other.io/**")}).policies
     assert first != stand({"p": spec(), "q": spec("q.io/team/*")}).policies

@@ -60,7 +60,7 @@ async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clo
     assert (world.used("n"), world.used("m")) == ({}, {"b": 4})
 
 
-async def test_a_second_lost_answer_starts_the_wait_anew(world, clock, settle):
+async def test_a_second_lost_answer_starts_the_wait_again(world, clock, settle):
     world.create()
     world.api.fail(LOST, "POST", times=2)
     await world.bind()

@@ -46,7 +46,7 @@ async def test_a_filter_tells_how_many_nodes_fit_and_the_reasons_of_the_others_o
     assert told() == [("filtered", {"pod": "d/p", "uid": "uid-p", "nodes": 4, "fit": 0, "refused": refused})]
 
 
-async def test_a_filter_with_another_result_is_told(world, told):
+async def test_a_filter_with_another_result_is_reported(world, told):
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
     await verbs.filter(args(world, "n", "m"))
     await verbs.filter(args(world, "n", "x"))

@@ -57,14 +57,14 @@ def world(monkeypatch):
     return made
 
 
-async def test_nothing_is_listed_anew_where_the_watch_delivered_all(world):
+async def test_nothing_is_listed_again_where_the_watch_delivered_all(world):
     for name in "pq":
         world.change(name)
     await world.comparison.compare()
     assert world.relisted == 0
 
 
-async def test_a_lost_change_has_all_pods_listed_anew_once(world, caplog):
+async def test_a_lost_change_has_all_pods_listed_again_once(world, caplog):
     world.change("p")
     world.change("q")
     world.change("p", lost=True)
@@ -79,7 +79,7 @@ async def test_a_lost_change_has_all_pods_listed_anew_once(world, caplog):
     assert world.relisted == 2
 
 
-async def test_a_lost_deletion_has_all_pods_listed_anew(world):
+async def test_a_lost_deletion_has_all_pods_listed_again(world):
     world.change("p")
     world.change("q")
     del world.api.objects[f"{NAMESPACED}/p"]
@@ -95,7 +95,7 @@ async def test_an_event_that_arrives_late_is_not_lost(world):
     assert (world.relisted, world.lost._value.get()) == (0, 0)
 
 
-async def test_nothing_is_listed_anew_after_leadership_was_lost(world):
+async def test_nothing_is_listed_again_after_leadership_was_lost(world):
     world.change("p", lost=True)
     world.compares = False
     await world.comparison.compare()

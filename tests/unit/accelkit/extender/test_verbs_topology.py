@@ -95,7 +95,7 @@ def test_nodes_that_a_call_does_not_come_to_are_scored_by_their_use_and_looked_a
     assert found[0]["switch"] == found[0]["flat"] == 0
 
 
-def test_what_is_known_of_states_is_forgotten_before_it_is_too_much(monkeypatch):
+def test_what_is_known_of_states_is_discarded_before_it_is_too_much(monkeypatch):
     monkeypatch.setattr(link_scores, "_MOST_STATES", 2)
     verbs, ledger = build_verbs()
     expected = prioritize(verbs, cards(2))

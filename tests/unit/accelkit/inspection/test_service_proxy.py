@@ -119,7 +119,7 @@ async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
-async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, extender, path):
+async def test_a_right_that_is_missing_is_reported_with_the_role_that_has_it(api, extender, path):
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
     with pytest.raises(ServiceError, match="cannot read from the extender: User x cannot") as raised:
         await extender.query()

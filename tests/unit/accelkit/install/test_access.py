@@ -44,7 +44,7 @@ async def test_each_right_is_asked_for_once_where_it_is_needed():
     ]
 
 
-async def test_what_is_denied_is_told():
+async def test_what_is_denied_is_reported():
     api = Reviewer("patch nodes", "create daemonsets.apps in accelkit")
     assert [str(each) for each in await find_denied(api, RULES, ["accelkit"])] == [
         "patch nodes",

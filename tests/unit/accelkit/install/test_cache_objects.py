@@ -75,7 +75,7 @@ async def test_check_mode_writes_nothing(api):
     assert api.writes == []
 
 
-async def test_what_cannot_be_made_is_told_with_the_next_step(api):
+async def test_what_cannot_be_made_is_reported_with_the_next_step(api):
     with pytest.raises(ConfigurationError, match="no image is given"):
         await write_cache(api, CacheRequest("llama", "team"))
     api.fail(ApiError("the server could not find it", status=404, reason="NotFound"), "GET", "/gkmcaches", times=2)
@@ -138,7 +138,7 @@ async def test_the_nodes_that_are_not_ready_are_named_with_why(api):
     assert "Verified" not in said
 
 
-async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_told(api):
+async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_reported(api):
     api.store(CACHES, cache(generation=3))
     with pytest.raises(ServiceError, match="the cache controller has not processed it yet"):
         await wait_for_cache(api, LLAMA, seconds=0)

@@ -43,7 +43,7 @@ async def test_cards_are_counted_on_each_node_and_nothing_stays():
     assert api.objects == {}
 
 
-async def test_what_a_node_lacks_is_told():
+async def test_what_a_node_lacks_is_reported():
     libraries = {"nvidia": [{"name": "y", "state": "missing", "reason": "it is nowhere"}, {"name": "z", "reason": ""}]}
     lacks = {"cards": [{}], "missing": ["card x is without a driver"], "libraries": libraries}
     api = Api({"a": json.dumps(lacks), "b": '{"cards": [{}]}'})

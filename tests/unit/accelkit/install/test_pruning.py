@@ -50,7 +50,7 @@ async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_
     assert await run(api, keep=keep) == []
 
 
-async def test_labels_that_a_tenant_has_written_are_not_believed(api):
+async def test_labels_that_a_tenant_has_written_are_not_accepted(api):
     api.store(BINDINGS, bind("accelkit"))
     api.store("/apis/rbac.authorization.k8s.io/v1/rolebindings", bind("a-team") | made("mine", namespace="a-team"))
     api.store("/api/v1/configmaps", made("never-goes", namespace="a-team"))

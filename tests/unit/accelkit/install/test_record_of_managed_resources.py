@@ -83,7 +83,7 @@ async def test_check_writes_nothing():
 
 
 @pytest.mark.parametrize("text", ["{", '{"version":9,"resources":[]}', ""])
-async def test_unreadable_record_is_written_anew(text):
+async def test_unreadable_record_is_written_again(text):
     api = cluster(recorded=text)
     result = await record(api)
     assert result.recorded is None

@@ -153,7 +153,7 @@ UNKNOWN_SAID = (
     ],
     ids=["library", "no table", "some memory is known", "withheld"],
 )
-async def test_why_a_node_does_not_offer_its_memory_is_told(inventory, offer, why):
+async def test_why_a_node_does_not_offer_its_memory_is_reported(inventory, offer, why):
     given = {"labels": {"accelkit.io/share": "true"}, "inventory": encode_inventory(inventory), "offer": offer}
     with pytest.raises(ServiceError, match=why):
         await share(cluster(node("a", **given)), wait_seconds=1e-6)
@@ -407,7 +407,7 @@ async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_no
     assert not (await share(api)).changed
 
 
-async def test_a_kubelet_that_claims_other_resources_for_us_is_not_believed():
+async def test_a_kubelet_that_claims_other_resources_for_us_is_not_accepted():
     api = cluster(shared("a", OFFER), polls=[offers("0")])
     api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] = "cpu,enflame.com/gcu-memory"
     await unshare(api, grace_seconds=5, confirm_seconds=0)

@@ -280,7 +280,7 @@ async def test_a_client_that_was_not_opened_says_so():
         await ApiClient(Connection("http://127.0.0.1:1", None)).get("/x")
 
 
-async def test_of_a_long_answer_that_is_no_status_the_beginning_is_told(server, api):
+async def test_of_a_long_answer_that_is_no_status_the_beginning_is_reported(server, api):
     answers(server, b"x" * 299 + b"yz", 502)
     with pytest.raises(ApiError) as raised:
         await api.get("/x")

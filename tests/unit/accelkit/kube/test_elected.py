@@ -38,7 +38,7 @@ async def test_at_its_end_the_parts_go_first_then_the_lease_then_the_election():
     assert recorder.ended == ["part", "lease", "election"]
 
 
-async def test_a_part_that_fails_ends_all_and_is_told():
+async def test_a_part_that_fails_ends_all_and_is_reported():
     async def fail():
         raise ValueError("it broke")
 

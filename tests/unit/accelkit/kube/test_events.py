@@ -67,7 +67,7 @@ async def test_long_names_and_messages_are_cut_to_what_the_api_server_takes():
 
 
 @pytest.mark.parametrize("error", [ApiError("no answer"), ApiError("forbidden", status=403)])
-async def test_an_event_that_cannot_be_written_is_forgotten(error):
+async def test_an_event_that_cannot_be_written_is_discarded(error):
     api = FakeApi()
     api.fail(error)
     await record(POD, api=api)

@@ -51,7 +51,7 @@ async def test_an_image_that_never_comes_is_not_waited_for(reason):
         ({"message": "too late", **waiting(reason="R", message="no folder")}, "too late"),
     ],
 )
-async def test_at_the_deadline_the_most_exact_message_is_told(status, message):
+async def test_at_the_deadline_the_most_exact_message_is_reported(status, message):
     assert await wait(status) == PodProgress(message=message)
 
 

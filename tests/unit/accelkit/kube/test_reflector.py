@@ -200,7 +200,7 @@ async def test_failures_back_off_further_and_further_up_to_a_limit(cluster):
     assert 5 <= cluster.delays[-1] <= 10
 
 
-async def test_after_an_event_the_delays_begin_anew(cluster):
+async def test_after_an_event_the_delays_begin_again(cluster):
     failures = [refusal(503) for _ in range(8)]
     cluster.start(*failures, page(version="5"), Watch(event("ADDED", "a", "6"), then="break"), page())
     await cluster.expect(["list"], ["ADDED", "a"])

@@ -41,7 +41,7 @@ class Api:
 
 
 @pytest.mark.parametrize("bookmarks", [True, False])
-async def test_a_watch_without_bookmarks_ends_before_its_silence_counts_and_is_listed_anew(
+async def test_a_watch_without_bookmarks_ends_before_its_silence_counts_and_is_listed_again(
     bookmarks, monkeypatch, caplog
 ):
     monkeypatch.setattr(module, "_BACK_OFF", BackOff(0.0, 0.0))

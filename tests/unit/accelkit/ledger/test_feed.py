@@ -181,7 +181,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
 
 
 @pytest.mark.parametrize("text", [INVENTORY, "garbage"])
-def test_a_node_missing_from_a_list_is_forgotten_and_known_again_when_listed(world, text):
+def test_a_node_missing_from_a_list_is_discarded_and_known_again_when_listed(world, text):
     world.feed.replace_nodes([node("m")])
     assert world.ledger.find_node("n") is None
     world.feed.replace_nodes([node("m"), node(inventory=text)])
@@ -301,12 +301,12 @@ def asking(limits, *given):
     [("accelkit.io/memory", WHOLE), ("accelkit.io/cards", Share("b", 4))],
     ids=["memory", "cards"],
 )
-def test_an_assignment_of_the_other_resource_is_not_believed(world, resource, given):
+def test_an_assignment_of_the_other_resource_is_not_accepted(world, resource, given):
     world.feed.take_pod_event("ADDED", asking({resource: 1}, given))
     assert f"gives container c no {resource}" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
-def test_an_assignment_of_both_resources_is_believed_where_both_were_asked_for(world):
+def test_an_assignment_of_both_resources_is_accepted_where_both_were_asked_for(world):
     world.feed.take_pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
     assert world.used() == {"a": 4, "b": 16}
 

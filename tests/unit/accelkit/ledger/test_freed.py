@@ -92,7 +92,7 @@ def test_a_correction_to_another_card_or_to_less_frees(world):
     assert world.freed.find() == []
 
 
-def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
+def test_a_confirmation_that_charges_the_same_again_frees_nothing(world):
     world.ledger.reserve(P, "n", build_request(4), Policy.BINPACK)
     world.freed.find()
     # The ledger releases the former holding and holds the new one, in one turn.

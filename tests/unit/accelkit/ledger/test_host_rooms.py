@@ -61,7 +61,7 @@ def test_pods_that_are_known_before_their_node_count(rooms):
     assert rooms.free("b") == (3000, 90)
 
 
-def test_a_node_that_returns_is_counted_anew(rooms):
+def test_a_node_that_returns_is_counted_again(rooms):
     rooms.put_pod("p", "a", HostAmounts(1000, 10))
     rooms.keep_nodes([])
     rooms.ledger.drop_node("a")
@@ -75,7 +75,7 @@ def test_a_node_that_says_nothing_has_no_bound(rooms):
     assert rooms.free("b") == (math.inf, math.inf)
 
 
-def test_an_event_that_changes_nothing_has_no_verdict_made_anew(rooms):
+def test_an_event_that_changes_nothing_has_no_verdict_made_again(rooms):
     rooms.put_pod("p", "a", HostAmounts(1000, 10))
     tick = rooms.ledger.table.tick
     rooms.put_pod("p", "a", HostAmounts(1000, 10))

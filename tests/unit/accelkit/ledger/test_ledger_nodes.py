@@ -90,7 +90,7 @@ def test_the_row_of_a_node_that_is_gone_is_another_nodes():
     assert ledger.find_node("last").row == 0
 
 
-def test_a_node_that_never_was_is_forgotten_with_its_last_pod(ledger):
+def test_a_node_that_never_was_is_discarded_with_its_last_pod(ledger):
     ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     ledger.confirm_unassigned(UnassignedPod(Q, "z", WANTS, "it has none"))
     ledger.release(P.uid)

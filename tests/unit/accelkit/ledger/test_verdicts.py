@@ -55,7 +55,7 @@ def test_nodes_that_differ_in_their_links_alone_are_judged_apart():
     assert judge(verdicts, LINKED) == ({"good"}, dict.fromkeys(["other", "away"], MisfitReason.CONSTRAINT))
 
 
-def test_a_shape_that_was_forgotten_is_judged_afresh():
+def test_a_shape_that_was_discarded_is_judged_afresh():
     ledger, verdicts = setup(n=cards("a"))
     assert judge(verdicts, build_request(16)) == ({"n"}, {})
     ledger.reserve(P, "n", build_request(1), Policy.BINPACK)

@@ -49,7 +49,7 @@ def state(free=16, *, compute=1000, empty=True, **of_card):
         (state(4, compute=-1, empty=False), asks(), None),
     ],
 )
-def test_the_first_reason_that_holds_is_told(state, asked, reason):
+def test_the_first_reason_that_holds_is_reported(state, asked, reason):
     assert find_card_reason(state, asked) is reason
 
 

@@ -42,7 +42,7 @@ def test_nvswitch_and_nvlink_and_xgmi_weigh_the_same_and_each_further_link_as_mu
 
 
 @pytest.mark.parametrize(("count", "weight"), [(0, 8), (-5, 8), (10**30, 8 * 36)])
-def test_no_number_of_links_is_believed_that_no_card_has(count, weight):
+def test_no_number_of_links_is_accepted_that_no_card_has(count, weight):
     cards = make_cards(2, links=[(0, 1, "NVLink", count)])
     assert find_links(cards, ("XD", "DX")).weights[0][1] == weight
 

@@ -147,7 +147,7 @@ def args(memory=4, annotations=None):
     return msgspec.convert(body, Args)
 
 
-def test_nodes_are_scored_by_it_anew_when_they_change(plug):
+def test_nodes_are_scored_by_it_again_when_they_change(plug):
     tight = plug(score="min(most, round(most * sum(each.free_bytes for each in node) / 64))")
     ledger, verbs = make_verbs(tight)
     scores = lambda: {each.Host: each.Score for each in verbs.prioritize(args())}  # noqa: E731 - asked twice

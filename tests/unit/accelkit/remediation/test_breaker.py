@@ -14,7 +14,7 @@ def test_a_share_of_the_nodes_with_cards_may_be_under_remediation(share, nodes, 
     assert RemediationSettings(max_unavailable=share).count_allowed(nodes) == allowed
 
 
-async def test_no_more_nodes_are_begun_than_allowed_and_the_next_follows_once_one_is_mended():
+async def test_no_more_nodes_are_begun_than_allowed_and_the_next_follows_once_one_is_repaired():
     cluster = SimCluster([1] * 10, RemediationSettings(mode=Mode.ON, trip_share=1.0))
     for place in range(5):
         cluster.fail(f"n{place}", "GPU-0")

@@ -36,7 +36,7 @@ async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay()
     assert [each.name for each in cluster.nodes["n0"].pods] == ["other"]
 
 
-async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_told_once():
+async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_reported_once():
     cluster = SimCluster([1, 1])
     cluster.bind("n0", "GPU-0", "guarded")
     cluster.refused = {PodRef("a", "guarded", "n0-guarded")}
@@ -107,7 +107,7 @@ async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
 
 
 @pytest.mark.parametrize(("fault", "evicted"), [("xid 54 at 1.0", False), ("xid 64 at 1.0", True)])
-async def test_a_fault_that_no_reset_mends_waits_for_a_person(fault, evicted):
+async def test_a_fault_that_no_reset_repairs_waits_for_a_person(fault, evicted):
     cluster = SimCluster([1, 1], RESETTING)
     cluster.bind("n0", "GPU-0", "pod")
     cluster.fail("n0", "GPU-0", fault=fault)
@@ -148,7 +148,7 @@ async def test_a_time_of_unknown_health_does_not_count_as_healthy():
     assert find_card(cluster) is None
 
 
-async def test_a_card_that_fails_again_while_it_is_validated_begins_anew():
+async def test_a_card_that_fails_again_while_it_is_validated_begins_again():
     cluster = make_failed()
     await run_until(cluster, Step.REPAIRING)
     cluster.mend("n0", "GPU-0")

@@ -28,7 +28,7 @@ async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_anot
     assert node.annotations[CORDON_KEY] == "GPU-0"
 
 
-async def test_a_dismissed_fault_is_forgotten_once_the_card_is_healthy():
+async def test_a_dismissed_fault_is_discarded_once_the_card_is_healthy():
     cluster, node = await take_cordon_away()
     await cluster.run_pass()
     cluster.lose_sight("n0", "GPU-0")

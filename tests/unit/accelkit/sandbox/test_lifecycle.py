@@ -168,7 +168,7 @@ def test_the_commands_name_another_root_where_one_was_given(machine):
     assert machine.run("down", "--root", root, ACCELKIT_SANDBOX="/nowhere").exit_code == 0
 
 
-def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_anew(machine):
+def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_again(machine):
     first = machine.up()
     os.kill(first.supervisor_pid, 9)
     poll_until(lambda: identify(first.supervisor_pid) is None)

@@ -71,7 +71,7 @@ def bed(monkeypatch):
     return Bed(engine, api)
 
 
-async def test_a_manifest_that_was_written_anew_is_switched_when_it_was_seen_twice(bed):
+async def test_a_manifest_that_was_written_again_is_switched_when_it_was_seen_twice(bed):
     await bed.look()
     assert bed.engine.applied == []
     await bed.look(2)

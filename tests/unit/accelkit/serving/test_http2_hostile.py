@@ -218,7 +218,7 @@ async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
         await until(lambda: not server._connections._served and not server._connections._waiting)
 
 
-def test_a_meter_reads_frames_however_they_are_cut_and_gives_anew_with_time():
+def test_a_meter_reads_frames_however_they_are_cut_and_gives_again_with_time():
     now = [0.0]
     meter = FrameMeter(lambda: now[0])
     meter.take(PREFACE)

@@ -124,7 +124,7 @@ def test_a_wrong_file_is_one_line(tmp_path):
     assert done.stderr.startswith(f"Error: {nodes} has no column num_gpu, gpu_milli")
 
 
-def test_what_is_scarce_is_looked_at_anew_as_the_cluster_fills():
+def test_what_is_scarce_is_looked_at_again_as_the_cluster_fills():
     cluster = Cluster([TraceNode(f"n{number}", 64000, 1000, 4 - number % 3, "T4") for number in range(60)])
     mix = TaskMix()
     for task in (HALF, PAIR, Task(1000, 10, 4, 1000), HALF):

@@ -64,7 +64,7 @@ def test_every_container_that_asks_is_there_and_init_containers_are_some():
         check(asking, c=(Share("a", 4),))
 
 
-def test_several_shares_are_believed_where_they_add_up_to_the_limit():
+def test_several_shares_are_accepted_where_they_add_up_to_the_limit():
     assert check(FOUR, unit_bytes=2, c=(Share("a", 2), Share("b", 6))) == {"c": (Share("a", 2), Share("b", 6))}
 
 
@@ -77,12 +77,12 @@ def test_several_shares_are_believed_where_they_add_up_to_the_limit():
         (Share("a", 8), Share("b", 0)),
     ],
 )
-def test_several_shares_that_do_not_add_up_in_whole_units_are_not_believed(given):
+def test_several_shares_that_do_not_add_up_in_whole_units_are_not_accepted(given):
     with pytest.raises(AssignmentError, match=r"container c was given .* on 2 cards, its limit is 8 B"):
         check(FOUR, unit_bytes=2, c=given)
 
 
-def test_the_same_card_twice_is_not_believed():
+def test_the_same_card_twice_is_not_accepted():
     with pytest.raises(AssignmentError, match="container c was given 1 card and asks for 2"):
         check(FOUR, c=(Share("a", 2), Share("a", 2)))
     with pytest.raises(AssignmentError, match="container c was given 1 card and asks for 2"):
@@ -101,7 +101,7 @@ def test_whole_cards_are_as_many_as_asked_for_and_all_they_have():
 
 
 @pytest.mark.parametrize("card", ["z", "", "a" * 5000])
-def test_a_card_that_the_node_does_not_have_is_not_believed(card):
+def test_a_card_that_the_node_does_not_have_is_not_accepted(card):
     with pytest.raises(AssignmentError, match="which its node does not have") as raised:
         check(FOUR, c=(Share(card, 4),))
     assert len(str(raised.value)) < 200
@@ -166,7 +166,7 @@ def test_what_moves_is_no_more_than_the_pod_asks_for_on_cards_of_its_node(moving
         ({"c": (Share("a", 4, 10),)}, "it gives container c 4 B with compute 1 %, but the pod's limits give it 4 B"),
     ],
 )
-def test_what_is_not_believed_is_said_in_a_sentence(written, sentence):
+def test_what_is_not_accepted_is_said_in_a_sentence(written, sentence):
     assignment = Assignment(written)
     assert describe_difference(assignment, check_assignment(FOUR, assignment, CAPACITIES, 1, {})) == sentence
 

@@ -95,7 +95,7 @@ def test_claims_of_ours_go_where_somebody_takes_the_name_of_one(seen):
     assert admit_taken(plan.states, [])["team"].conditions[0].reason == "ClaimExists"
 
 
-def test_pods_that_mount_a_claim_writable_all_the_same_are_told(seen):
+def test_pods_that_mount_a_claim_writable_all_the_same_are_reported(seen):
     of = cache()
     settle(seen, of)
     given = list_given_claims(of, seen, [MODE])

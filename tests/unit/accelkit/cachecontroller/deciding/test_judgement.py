@@ -80,7 +80,7 @@ def test_the_status_has_path_mounts_and_variables_of_the_cache():
     assert status.recorded_environment == {"VLLM_USE_V1": "1", "VLLM_PP_LAYER_PARTITION": ""}
 
 
-def test_a_controller_that_starts_anew_believes_the_status_until_it_is_due():
+def test_a_controller_that_starts_again_believes_the_status_until_it_is_due():
     decision = ask(cache(verified()))
     assert decision.serves
     assert decision.judge_at == NOW - 10 + AGAIN

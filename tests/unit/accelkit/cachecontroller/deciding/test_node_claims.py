@@ -91,7 +91,7 @@ def test_a_claim_of_the_digest_that_is_not_ours_is_told_too(seen):
     assert ready(settle(seen, cache())) == ("False", "ClaimExists")
 
 
-def test_a_claim_that_somebody_deleted_is_made_anew_and_gets_its_volume(seen):
+def test_a_claim_that_somebody_deleted_is_made_again_and_gets_its_volume(seen):
     settle(seen, cache())
     former = seen.find(LINK)
     seen.take_object_event(CLAIMS)("DELETED", former)
@@ -133,7 +133,7 @@ def test_another_digest_gets_a_claim_beside_the_former_one(seen):
     }
 
 
-def test_another_mount_path_has_claim_and_volume_of_the_digest_made_anew(seen):
+def test_another_mount_path_has_claim_and_volume_of_the_digest_made_again(seen):
     of = cache()
     settle(seen, of)
     of.status.mount_path = "/elsewhere"

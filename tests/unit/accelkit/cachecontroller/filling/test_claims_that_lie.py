@@ -21,7 +21,7 @@ def test_a_claim_of_somebody_else_is_not_touched():
     assert all(name.name != "llama" for name in (each.name for each in plan.delete))
 
 
-def test_a_claim_that_copies_our_labels_is_not_believed():
+def test_a_claim_that_copies_our_labels_is_not_accepted():
     """A tenant may write any label and annotation in his namespace; the volume says whose claim it has."""
     cluster = Cluster()
     settle(cluster, cache_of(namespace="other"))
@@ -46,7 +46,7 @@ def test_a_claim_that_copies_our_labels_is_not_believed():
     assert PLAIN in cluster.objects
 
 
-def test_a_claim_that_a_tenant_deletes_is_filled_anew():
+def test_a_claim_that_a_tenant_deletes_is_filled_again():
     cluster = Cluster()
     cache = cache_of()
     settle(cluster, cache)
@@ -69,7 +69,7 @@ def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off():
     assert not one_pass(cluster, cache_of()).patch
 
 
-def test_a_refused_quota_is_told():
+def test_a_refused_quota_is_reported():
     cluster = Cluster()
     cluster.refusals[PLAIN] = Refusal("Forbidden", "exceeded quota: storage")
     for _ in range(20):

@@ -75,7 +75,7 @@ def test_every_state_is_gone_on_from_by_a_controller_that_starts_there(csi):
 # Failed Jobs
 
 
-def test_a_failed_job_is_tried_again_later_and_its_words_are_told():
+def test_a_failed_job_is_tried_again_later_and_its_words_are_reported():
     cluster = Cluster()
     cache = cache_of()
     for _ in range(3):

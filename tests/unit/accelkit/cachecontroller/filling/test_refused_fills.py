@@ -47,7 +47,7 @@ def readers() -> Cache:
 
 
 @pytest.mark.parametrize("kind", [CLAIMS, JOBS, CONFIG_MAPS, SNAPSHOTS])
-def test_what_is_refused_is_told_and_tried_again_once_that_is_forgotten(kind):
+def test_what_is_refused_is_told_and_tried_again_once_that_is_discarded(kind):
     more = {"csi": True, "snapshots": True} if kind is SNAPSHOTS else {}
     never = {"ReadWriteOnce,ReadOnlyMany": "no such access mode", "copy ReadOnlyMany": "clones are not supported"}
     cluster = Strict(kind, refuses=never if more else {}, **more)

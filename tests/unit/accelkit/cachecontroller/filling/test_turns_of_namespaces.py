@@ -81,7 +81,7 @@ def test_nodes_fetch_so_many_images_for_a_namespace():
     assert ready_of(one_pass(mode, cluster, named("more", delivery="image"))).reason == "Pending"
 
 
-def test_a_pull_secret_that_cannot_be_copied_is_told():
+def test_a_pull_secret_that_cannot_be_copied_is_reported():
     refusal = Refusal("PullSecretUnreadable", "Secret team/login is too large")
     secrets = [{"name": "login"}]
     cluster = Cluster()

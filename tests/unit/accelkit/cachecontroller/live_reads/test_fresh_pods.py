@@ -53,7 +53,7 @@ async def test_many_caches_of_a_namespace_share_a_list(world):
 
 
 @pytest.mark.parametrize(("later", "since"), [(0.5, 100.2), (0.0, 100.0), (2.0, 90.0)])
-async def test_what_began_before_the_moment_or_long_ago_is_asked_anew(world, later, since):
+async def test_what_began_before_the_moment_or_long_ago_is_asked_again(world, later, since):
     await world.pods.read("team", 90.0)
     world.now += later
     world.api.pods = []

@@ -135,7 +135,7 @@ async def test_a_pod_that_reads_and_one_that_writes_to_something_else_hold_nothi
 
 
 @pytest.mark.parametrize("other", [{"uid": "v"}, {"generation": 2}], ids=["made anew", "another spec"])
-async def test_another_cache_of_the_name_begins_anew(world, other):
+async def test_another_cache_of_the_name_begins_again(world, other):
     assert (await world.pass_guard(cache())).create
     again = cache(**other)
     world.check_.observe(again)

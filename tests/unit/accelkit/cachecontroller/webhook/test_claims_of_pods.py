@@ -114,7 +114,7 @@ def test_a_pinned_claim_is_kept_and_never_written_to(claim):
     assert writable_claims(after) == []
 
 
-def test_a_digest_that_the_cache_does_not_have_is_told():
+def test_a_digest_that_the_cache_does_not_have_is_reported():
     done = change(make_pod(mount(readOnly=True), claim="kernels-0123456789ab"), make_cache())
     assert [each["path"] for each in done.patch] == ["/metadata/annotations"]
     assert "no digest that kernel cache kernels has" in done.warnings[0]
@@ -122,7 +122,7 @@ def test_a_digest_that_the_cache_does_not_have_is_told():
 
 @pytest.mark.parametrize("key", [CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION])
 @pytest.mark.parametrize("claim", ["", CLAIM, "another"])
-def test_what_users_write_into_our_annotations_is_not_believed(key, claim):
+def test_what_users_write_into_our_annotations_is_not_accepted(key, claim):
     pod = make_pod(claim=claim, annotations={key: "sha256:" + "0" * 64, "mine": "stays"})
     annotations = changed(pod, make_cache())["metadata"]["annotations"]
     expected = {"mine": "stays", **({CACHE_PINNED_ANNOTATION: DIGEST} if claim == CLAIM else {})}

@@ -84,7 +84,7 @@ def test_it_changes_neither_the_class_of_the_pod_nor_what_it_needs(limits, expec
         (["nonsense"], 8 << 30, False),
     ],
 )
-def test_a_pod_that_may_not_have_so_much_of_the_disk_is_told(limits, cache_bytes, warned, asked):
+def test_a_pod_that_may_not_have_so_much_of_the_disk_is_reported(limits, cache_bytes, warned, asked):
     first, *others = [{"resources": {"limits": {"ephemeral-storage": each}}} if each else {} for each in limits]
     beside = [{"name": f"c-{number}", "image": "x", **each} for number, each in enumerate(others)]
     if asked:

@@ -70,7 +70,7 @@ def test_files_that_work_anywhere_stay_as_they_are(read_only):
     assert done.warnings == ()
 
 
-def test_of_a_cache_that_was_not_looked_at_yet_a_copy_is_rewritten_and_a_reader_is_told():
+def test_of_a_cache_that_was_not_looked_at_yet_a_copy_is_rewritten_and_a_reader_is_reported():
     cache = make_cache(**NOT_LOOKED_AT)
     done = change(pod := make_pod(mount("/kernel-caches")), cache)
     assert copies(apply(done, pod)) == moved("/kernel-caches")

@@ -77,7 +77,7 @@ def test_after_an_interruption_the_next_run_goes_on_in_the_same_phase(phase, cor
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAIN, Phase.UPGRADE, Phase.VALIDATE])
-def test_who_uncordons_the_node_stops_the_run_and_the_next_one_begins_anew(phase):
+def test_who_uncordons_the_node_stops_the_run_and_the_next_one_begins_again(phase):
     found = msgspec.structs.replace(run_until(node(), phase), unschedulable=False)
     record = read_record(found)
     assert advance(found, record, Phase.VALIDATE, 3.0).refusal == "UncordonedByHand"
@@ -95,7 +95,7 @@ def test_a_foreign_cordon_that_was_lifted_becomes_ours():
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_another_target_begins_anew_and_keeps_whose_cordon_it_is(cordoned):
+def test_another_target_begins_again_and_keeps_whose_cordon_it_is(cordoned):
     found = run_until(node(cordoned=cordoned), Phase.VALIDATE)
     again = begin(found, "570.1", 100.0)
     assert (again.record.phase, again.record.target, again.record.ours) == (Phase.DRAIN, "570.1", not cordoned)
@@ -156,7 +156,7 @@ def test_phases_that_were_reached_before_change_nothing():
     assert not advance(found, read_record(found), Phase.UPGRADE, 9.0).changed
 
 
-def test_a_run_stops_where_another_one_began_anew():
+def test_a_run_stops_where_another_one_began_again():
     first = begin(node(), TARGET, 1.0).record
     second = apply(node(), begin(node(), TARGET, 2.0))
     assert advance(second, first, Phase.UPGRADE, 3.0).refusal == "Interrupted"

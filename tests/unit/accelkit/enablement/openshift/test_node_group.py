@@ -70,11 +70,11 @@ def test_the_machine_api_has_names_of_its_own():
 
 
 @pytest.mark.parametrize("autoscaler", Autoscaler)
-def test_of_nothing_nothing_is_told(autoscaler):
+def test_of_nothing_nothing_is_reported(autoscaler):
     assert [each for each in hints(autoscaler, {}).values() if each] == []
 
 
 @pytest.mark.parametrize("wrong", [{"capacities": {}}, {"capacity": {"cards": -1}}, {"taints": [{"key": "a"}]}])
-def test_what_is_wrong_is_told(wrong):
+def test_what_is_wrong_is_reported(wrong):
     with pytest.raises(ConfigurationError, match=r"the group of nodes is invalid: .*; its keys are"):
         read_node_group(wrong)

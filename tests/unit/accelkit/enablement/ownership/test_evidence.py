@@ -81,7 +81,7 @@ def test_an_operand_that_is_switched_off_holds_nothing():
     assert owners_of(node(labels={"nvidia.com/gpu.deploy.device-plugin": "false"}), daemon_sets=[OPERATOR]) == ()
 
 
-def test_a_resource_is_its_operators_and_what_it_gives_now_is_told():
+def test_a_resource_is_its_operators_and_what_it_gives_now_is_reported():
     [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "8"}))
     assert (found.name, found.gives) == ("nvidia-gpu-operator", ("nvidia.com/gpu: 8",))
     assert found.state is OwnerState.OWNER
@@ -159,7 +159,7 @@ def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
     assert owners_of(node(), daemon_sets=[static]) == ()
 
 
-def test_a_daemon_set_of_a_tenant_is_not_believed():
+def test_a_daemon_set_of_a_tenant_is_not_accepted():
     forged = daemon_set("team-a", STATIC)
     assert owners_of(node(), daemon_sets=[forged]) == ()
 

@@ -94,7 +94,7 @@ async def test_a_taint_that_somebody_adds_meanwhile_is_kept(api):
     assert taints(api, "a") == ["theirs", MEMORY]
 
 
-async def test_a_node_that_never_stands_still_is_told(api):
+async def test_a_node_that_never_stands_still_is_reported(api):
     def meddle(request):
         if request.method == "PATCH":
             metadata = api.objects[request.path]["metadata"]

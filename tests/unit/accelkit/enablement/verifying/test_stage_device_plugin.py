@@ -40,7 +40,7 @@ def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
     )
 
 
-def test_what_pods_can_be_given_is_told(cluster):
+def test_what_pods_can_be_given_is_reported(cluster):
     evidence = cluster.judge()[PLUGIN].evidence
     assert evidence == "pod node-agent-n is ready; allocatable: accelkit.io/cards: 2, accelkit.io/memory: 160"
 

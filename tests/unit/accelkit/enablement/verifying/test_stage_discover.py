@@ -11,7 +11,7 @@ from accelkit.model.stage import Stage
 DISCOVER = Stage.DISCOVER
 
 
-def test_what_the_node_has_is_told(cluster):
+def test_what_the_node_has_is_reported(cluster):
     cluster.node.change_card(cordoned=True)
     assert cluster.judge()[DISCOVER].evidence == "2 x H100 (nvidia); 1 excluded from placement"
 
@@ -28,7 +28,7 @@ def test_what_the_node_has_is_told(cluster):
         (None, "never reported readiness"),
     ],
 )
-def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_believed(cluster, told, conditions, evidence):
+def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_accepted(cluster, told, conditions, evidence):
     cluster.node.conditions = conditions
     results = cluster.judge()
     assert told(results, DISCOVER) == ("unknown", "NodeNotReady")

@@ -144,7 +144,7 @@ def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
     assert "of GPU-n-0: library libnvidia-ml.so.1 of nvidia is broken: version mismatch" in results[CHECK].evidence
 
 
-def test_cards_that_work_without_their_vendors_library_pass_and_that_is_told(cluster):
+def test_cards_that_work_without_their_vendors_library_pass_and_that_is_reported(cluster):
     for index in range(2):
         cluster.node.change_card(index, driver_version="")
     cluster.node.inventory["library_problems"] = (
@@ -178,7 +178,7 @@ OPERATOR = {"n": Holders(cards="HAMi, the operator", driver="the operator")}
         ({"driver_mode": "container"}, "preinstalled: the node has its own"),
     ],
 )
-def test_whose_driver_it_is_is_told(cluster, given, whose):
+def test_whose_driver_it_is_is_reported(cluster, given, whose):
     assert cluster.judge(**given)[DRIVER].evidence.startswith(whose)
 
 
@@ -199,7 +199,7 @@ def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
         ("kmm.node.kubernetes.io/accelkit.nvidia.ready", "preinstalled: "),
     ],
 )
-def test_a_module_that_kmm_loads_for_accelkit_is_told(cluster, key, told):
+def test_a_module_that_kmm_loads_for_accelkit_is_reported(cluster, key, told):
     cluster.node.labels[key] = ""
     assert cluster.judge()[DRIVER].evidence.startswith(told)
 

@@ -98,7 +98,7 @@ def test_a_node_is_watched_where_its_metrics_are_collected_and_tell_of_each_card
     assert told(cluster.judge(monitoring=monitoring), MONITORING) == (outcome, reason)
 
 
-def test_what_has_the_agent_scraped_and_what_it_shows_is_told(cluster):
+def test_what_has_the_agent_scraped_and_what_it_shows_is_reported(cluster):
     monitoring = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(BOTH, 20)})
     assert cluster.judge(monitoring=monitoring)[MONITORING].evidence == (
         "PodMonitor accelkit/m configures scraping; its agent serves 20 series of 2 cards"
@@ -125,7 +125,7 @@ def test_an_agent_that_never_labelled_its_node_is_a_fault(cluster, told, record,
     assert told(cluster.judge(), LABELS) == expected
 
 
-def test_a_label_to_which_another_program_gave_its_own_value_is_told(cluster):
+def test_a_label_to_which_another_program_gave_its_own_value_is_reported(cluster):
     cluster.node.labels["nvidia.com/gpu.count"] = "1"
     result = cluster.judge()[LABELS]
     assert result.outcome is Outcome.PASS

@@ -147,7 +147,7 @@ def test_it_takes_no_more_than_a_quarter_of_the_share(share):
         *("cuModuleGetFunction", "cuLaunchKernel", "cuCtxSynchronize"),
     ],
 )
-def test_each_failure_is_told_with_the_drivers_name_of_it_and_leaves_nothing(name):
+def test_each_failure_is_reported_with_the_drivers_name_of_it_and_leaves_nothing(name):
     driver = FakeDriver(**{name: 100})
     with pytest.raises(WorkError) as refused:
         add_on_cards(driver, SHARE)
@@ -156,7 +156,7 @@ def test_each_failure_is_told_with_the_drivers_name_of_it_and_leaves_nothing(nam
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
 
 
-def test_a_library_that_lacks_a_function_or_names_no_errors_is_told():
+def test_a_library_that_lacks_a_function_or_names_no_errors_is_reported():
     with pytest.raises(WorkError, match="has no cuCtxCreate_v2"):
         add_on_cards(FakeDriver(cuCtxCreate_v2=None), SHARE)
     with pytest.raises(WorkError, match="cuInit failed with error 3"):

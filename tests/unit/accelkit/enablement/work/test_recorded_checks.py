@@ -67,7 +67,7 @@ async def test_the_second_run_of_an_unchanged_cluster_does_no_work_and_writes_no
     assert msgspec.to_builtins(second.results) == msgspec.to_builtins(first.results)
 
 
-async def test_another_state_is_checked_anew_and_stands_as_stale_until_then(cluster, run_all):
+async def test_another_state_is_checked_again_and_stands_as_stale_until_then(cluster, run_all):
     cluster.add("a")
     await run_all()
     cluster.node("a")["status"]["nodeInfo"]["bootID"] = "c"
@@ -262,7 +262,7 @@ async def test_the_annotation_stays_within_its_bound(cluster, record):
         ({"state": None}, 100.0, False),
     ],
 )
-def test_which_results_are_believed(change, now, valid):
+def test_which_results_are_accepted(change, now, valid):
     results = {**GOOD, Stage.EXTENDER_CHECK: msgspec.structs.replace(GOOD[Stage.EXTENDER_CHECK], **change)}
     found = find_valid(write_record(StageRecord(results)), STATE, now=now, max_age_seconds=AGE)
     assert (found is not None) is valid

@@ -179,7 +179,7 @@ def test_wrong_usage_ends_with_two(tmp_path):
     assert CliRunner().invoke(main, ["share-check", "--devices", str(tmp_path / "x" / "y"), "more"]).exit_code == 2
 
 
-def test_what_holds_the_pod_ends_with_its_time_and_at_once_when_it_is_told():
+def test_what_holds_the_pod_ends_with_its_time_and_at_once_when_it_is_reported():
     assert CliRunner().invoke(main, ["share-check", "--hold", "0.01"]).exit_code == 0
     before = signal.getsignal(signal.SIGTERM)
 

@@ -41,7 +41,7 @@ async def test_what_is_refused_is_tried_ever_later_and_told_seldom(world, caplog
     assert told == [{"pod": "d/a", "uid": "uid-a", "error": "no"}] * 2
 
 
-async def test_a_pod_that_was_forgotten_is_tried_at_once(world):
+async def test_a_pod_that_was_discarded_is_tried_at_once(world):
     world.api.fail(ApiError("no", status=403), "PATCH")
     await world.lifter.lift(world.members[:1])
     world.lifter.discard("uid-a")

@@ -92,7 +92,7 @@ def test_pods_say_the_size_where_there_is_no_object(where):
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000", "9" * 5000])
-def test_a_size_that_is_none_is_told_with_the_pod(text):
+def test_a_size_that_is_none_is_reported_with_the_pod(text):
     with pytest.raises(GroupSizeError, match="of pod d/p is not a valid size of a group; set a whole number from 1 to"):
         size(roster_of(pod(labels={NAME: "g", SIZE_KEY: text})))
 
@@ -157,7 +157,7 @@ def test_bound_and_succeeded_pods_are_there_and_failed_ones_are_not():
     assert (group.waiting, group_index.find("waits")) == ({}, None)
 
 
-def test_a_group_without_pods_is_forgotten_and_one_that_is_listed_again_has_changed():
+def test_a_group_without_pods_is_discarded_and_one_that_is_listed_again_has_changed():
     first = pod(labels={NAME: "g"})
     group_index = roster_of(first)
     before = group_index.find("p").version

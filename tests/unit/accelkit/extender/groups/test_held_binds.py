@@ -77,7 +77,7 @@ async def test_binds_of_members_that_never_come_at_the_same_time_succeed(world):
     assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
 
 
-async def test_members_are_placed_anew_for_each_reservation(world):
+async def test_members_are_placed_again_for_each_reservation(world):
     pods(world, "abcd", size=4, memory=2)
     await world.bind_for(5, a="n", b="n")
     world.pass_time(15)
@@ -116,7 +116,7 @@ async def test_a_reservation_that_is_too_short_for_a_retry_ends_with_the_hold(wo
 
 
 @pytest.mark.parametrize("times", [GroupTimes(reservation=30)])
-async def test_members_that_were_held_in_vain_are_retried_before_a_short_reservation_ends(world):
+async def test_members_that_were_held_without_effect_are_retried_before_a_short_reservation_ends(world):
     pods(world, "abcd", size=4)
     assert all("2 of 4 pods" in error for error in await world.bind_for(5, a="n", b="n"))
     world.pass_time(9.9)
@@ -158,7 +158,7 @@ async def test_a_pod_whose_bind_cannot_be_held_counts_as_placed(world, monkeypat
     await asyncio.gather(*held)
 
 
-async def test_a_pod_that_kube_scheduler_places_elsewhere_in_vain_counts_no_more(world):
+async def test_a_pod_that_kube_scheduler_places_elsewhere_without_effect_counts_no_more(world):
     pods(world, "ab", size=2, memory=16)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
     assert "reserved with those of its group, are on node n" in await world.bind("a", "m")
@@ -198,7 +198,7 @@ async def test_a_member_that_was_placed_and_changes_its_group_counts_no_more(wor
     assert "2 of 3 pods" in (await world.bind_for(5, c="n"))[0]
 
 
-async def test_a_replica_that_led_no_more_for_a_while_counts_anew(world):
+async def test_a_replica_that_led_no_more_for_a_while_counts_again(world):
     pods(world, "ab", size=2)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
     world.leads = False

@@ -105,7 +105,7 @@ async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried
     assert sorted(judged) == ["large", "missing"]
 
 
-async def test_a_namespace_whose_pods_were_tried_in_vain_gives_way_for_a_while(world, tried, monkeypatch):
+async def test_a_namespace_whose_pods_were_tried_without_effect_gives_way_for_a_while(world, tried, monkeypatch):
     monkeypatch.setattr(pacing, "MOST_FAILED", 2)
     for name in "abc":
         world.pod(name, size=3, memory=64)

@@ -44,7 +44,7 @@ def test_who_has_many_refused_pods_has_none_of_others_forgotten():
     assert known.isdisjoint({"many0", "many5"})
 
 
-def test_of_one_namespace_the_lowest_priority_is_forgotten_first():
+def test_of_one_namespace_the_lowest_priority_is_discarded_first():
     cluster = Evicting()
     refuse(cluster, "high", 20, "many")
     for number in range(MOST_PODS):

@@ -165,7 +165,7 @@ def test_what_is_missing_is_named(cluster, body):
         asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
 
 
-def test_nobody_leaves_anew_who_is_leaving_already_and_what_that_frees_counts():
+def test_nobody_leaves_again_who_is_leaving_already_and_what_that_frees_counts():
     cluster = PreemptingCluster("n")
     ending = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     cluster.pod("going", 6, 1, "a", **ending)

@@ -223,7 +223,7 @@ async def test_without_the_api_server_nobody_reads(api, port, part):
     assert port.shown.asked == []
 
 
-async def test_what_is_not_ready_is_told(port):
+async def test_what_is_not_ready_is_reported(port):
     port.shown.error = NotReadyError("the cluster has not been read yet")
     assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "the cluster has not been read yet"})
 

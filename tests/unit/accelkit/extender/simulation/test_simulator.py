@@ -45,7 +45,7 @@ async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(clu
     assert node.searched
 
 
-async def test_nothing_is_changed_nothing_is_logged_and_no_shape_of_filter_is_forgotten(cluster, caplog):
+async def test_nothing_is_changed_nothing_is_logged_and_no_shape_of_filter_is_discarded(cluster, caplog):
     caplog.set_level("DEBUG")
     cluster.node("n", 10)
     await cluster.filter(make_pod(3), ["n"])

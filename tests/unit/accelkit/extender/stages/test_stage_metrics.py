@@ -88,7 +88,7 @@ def test_a_failure_has_its_reason_and_the_last_success_stays(cluster, outcome):
 
 
 @pytest.mark.parametrize(("boot", "cards"), [("boot-2", CARDS), ("boot-1", CARDS[:1])])
-def test_a_node_that_was_started_anew_or_has_other_cards_now_is_not_green(cluster, boot, cards):
+def test_a_node_that_was_started_again_or_has_other_cards_now_is_not_green(cluster, boot, cards):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     assert cluster.show()[READY, "plugin-check", "amd"] == 1
     cluster.put({Stage.PLUGIN_CHECK: PASSED}, boot=boot)
@@ -158,7 +158,7 @@ def test_what_is_judged_here_is_told_by_the_reasons_of_stages(reason):
 
 
 @pytest.mark.parametrize("text", ["{", '{"results":{},"version":9}', "x" * 20_000])
-def test_a_record_that_cannot_be_read_is_told_of(cluster, text):
+def test_a_record_that_cannot_be_read_is_reported(cluster, text):
     cluster.put(text)
     assert cluster.show() == {(FAILURE, "", "RecordUnreadable"): 1}
 

@@ -58,7 +58,7 @@ def test_nodes_freed_first_come_first(announcements):
     assert announcements.list_due(1.0) == ["b", "c", "a"]
 
 
-def test_a_change_nobody_waited_for_is_forgotten_after_a_while(announcements):
+def test_a_change_nobody_waited_for_is_discarded_after_a_while(announcements):
     announcements.note_freed(["n"], 0.0)
     assert announcements.list_due(REMEMBERED_SECONDS) == ["n"]
     assert announcements.list_due(REMEMBERED_SECONDS + 0.1) == []

@@ -159,7 +159,7 @@ async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
     assert (world.counted("failed"), world.counted("written")) == (3, 2)
 
 
-async def test_a_failure_after_a_success_is_logged_anew(world, caplog):
+async def test_a_failure_after_a_success_is_logged_again(world, caplog):
     world.pod(memory=16)
     await world.turns(2)
     for _ in range(2):

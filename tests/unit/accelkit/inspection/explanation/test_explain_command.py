@@ -212,7 +212,7 @@ def test_a_request_that_cannot_be_granted_is_the_answer(explained, run):
     assert answer.startswith("Pod d/p is pending, because its request cannot be granted: container main")
 
 
-def test_without_nodes_that_share_cards_the_next_step_is_told(explained, run):
+def test_without_nodes_that_share_cards_the_next_step_is_reported(explained, run):
     explained.pod(4)
     assert run().stdout.splitlines()[0] == (
         "Pod d/p is pending: no node shares cards. Label nodes accelkit.io/share=true and run the agent there."

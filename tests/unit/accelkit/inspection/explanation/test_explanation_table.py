@@ -63,7 +63,7 @@ def test_thousands_of_nodes_are_few_lines():
     assert len(draw(simulation(*nodes), every=True)) > 10_000
 
 
-def test_what_is_not_proven_or_not_searched_is_told():
+def test_what_is_not_proven_or_not_searched_is_reported():
     shown = draw(simulation(refused("a", change(proven=False)), refused("b"), refused("c", searched=False)))
     assert "  (the search was incomplete: smaller changes may exist)" in shown
     assert "  no single change makes the pod fit" in shown

@@ -51,7 +51,7 @@ def issue(monkeypatch, authority):
     return issue
 
 
-def test_what_ends_too_soon_is_issued_anew_for_the_same_names_by_the_same_authority(authority, issue):
+def test_what_ends_too_soon_is_issued_again_for_the_same_names_by_the_same_authority(authority, issue):
     former = issue(29)
     renewed = renew_leaf(authority.pair, former, soon())
     check_leaf(renewed, authority.certificate, SERVER, NAMES, datetime.now(UTC) + timedelta(days=364))
@@ -60,7 +60,7 @@ def test_what_ends_too_soon_is_issued_anew_for_the_same_names_by_the_same_author
     assert former.key != renewed.key
 
 
-def test_what_has_ended_is_issued_anew(authority, issue):
+def test_what_has_ended_is_issued_again(authority, issue):
     assert find_end((ended := issue(ENDED)).certificate) < datetime.now(UTC)
     assert renew_leaf(authority.pair, ended, soon()) is not None
 

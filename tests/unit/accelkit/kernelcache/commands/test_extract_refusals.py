@@ -72,7 +72,7 @@ def test_a_registry_that_is_down_is_no_verdict(bed: Bed, monkeypatch: pytest.Mon
     assert (read["reason"], read["retryable"]) == ("RegistryUnavailable", True)
 
 
-def test_an_earlier_verification_is_believed_no_longer_than_it_is_told(bed: Bed) -> None:
+def test_an_earlier_verification_is_accepted_no_longer_than_it_is_reported(bed: Bed) -> None:
     sign(bed.registry.host, bed.image, KEY)
     bed.name = f"{bed.registry.host}/team/cache@{bed.image.digest}"
     assert json.loads(bed("extract", "-o", "json").stdout)["changed"] is True

@@ -139,7 +139,7 @@ async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -
     assert re.search(told, verdict.difference)
 
 
-async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_told(done: ExtractionResult) -> None:
+async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_reported(done: ExtractionResult) -> None:
     old = msgspec.structs.replace(done.record, content_digest="")
     verdict = verify_content(done.place.cache, old)
     assert verdict is not None

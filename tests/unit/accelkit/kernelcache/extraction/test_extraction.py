@@ -195,7 +195,7 @@ async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRe
     assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
 
 
-async def test_of_two_failing_layers_one_sentence_is_told(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_of_two_failing_layers_one_sentence_is_reported(hostile_registry: HostileRegistry, base: Path) -> None:
     bad = archive(file("../x"))
     with pytest.raises(CacheError, match="points outside of it"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [bad, HELLO, bad]), base))

@@ -275,7 +275,7 @@ async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
 
 
 @pytest.mark.parametrize("under", ["/proc/accelkit", "/dev/null/caches"])
-async def test_a_folder_that_cannot_be_written_is_told(
+async def test_a_folder_that_cannot_be_written_is_reported(
     hostile_registry: HostileRegistry, big: Reference, under: str
 ) -> None:
     with pytest.raises(CacheError, match=f"{under} cannot be written"):

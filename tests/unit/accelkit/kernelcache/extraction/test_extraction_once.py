@@ -88,7 +88,7 @@ async def test_what_the_policy_refuses_is_not_written_and_its_layers_are_not_fet
     assert not base.exists()
 
 
-async def test_another_policy_is_asked_anew_and_the_files_stay(
+async def test_another_policy_is_asked_again_and_the_files_stay(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))

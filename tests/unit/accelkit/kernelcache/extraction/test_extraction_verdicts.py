@@ -66,7 +66,7 @@ async def stand(hostile_registry: HostileRegistry, tmp_path: Path, sigstore: Pri
 
 
 @pytest.mark.parametrize(("seconds", "asks"), [(0, False), (DAY - 2, False), (DAY, True), (-10, True)])
-async def test_a_verification_is_believed_for_a_day(stand: Stand, seconds: float, *, asks: bool) -> None:
+async def test_a_verification_is_accepted_for_a_day(stand: Stand, seconds: float, *, asks: bool) -> None:
     assert await stand.asks(stand.request(seconds)) is asks
 
 
@@ -91,7 +91,7 @@ async def test_a_time_of_0_is_asked_always(stand: Stand, given: dict) -> None:
     assert await stand.asks(stand.request(0, **given))
 
 
-async def test_a_look_at_the_registry_begins_the_time_anew(stand: Stand) -> None:
+async def test_a_look_at_the_registry_begins_the_time_again(stand: Stand) -> None:
     assert await stand.asks(stand.request(DAY + 1))
     assert not await stand.asks(stand.request(2 * DAY - 2))
 
@@ -104,7 +104,7 @@ async def test_a_signature_that_was_taken_back_counts_no_longer_than_that(stand:
     assert caught.value.reason is RejectionReason.NO_SIGNATURES
 
 
-async def test_a_record_without_a_time_is_asked_anew(stand: Stand) -> None:
+async def test_a_record_without_a_time_is_asked_again(stand: Stand) -> None:
     (record,) = (stand.folder / "caches").glob("*/complete.json")
     document = json.loads(record.read_bytes())
     for said in ("", "yesterday", "2026-03-01T12:00:00"):

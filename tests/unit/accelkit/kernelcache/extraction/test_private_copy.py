@@ -87,7 +87,7 @@ def test_a_whole_copy_stays_as_the_workload_changed_it(cache, target):
     assert not (target / "top").exists()
 
 
-def test_what_was_begun_is_begun_anew(cache, target, monkeypatch):
+def test_what_was_begun_is_begun_again(cache, target, monkeypatch):
     def break_off(*_arguments):
         raise OSError(28, "No space left on device")
 

@@ -111,7 +111,7 @@ def test_a_digest_that_is_required_and_missing_is_an_error():
         parse_reference("r.io/app:v1").require_digest()
 
 
-def test_a_reference_can_be_pinned_and_tagged_anew():
+def test_a_reference_can_be_pinned_and_tagged_again():
     reference = parse_reference("r.io/app:v1")
     assert str(reference.with_digest(DIGEST)) == f"r.io/app:v1@{DIGEST}"
     assert str(reference.with_digest(DIGEST).with_tag("v2")) == "r.io/app:v2"

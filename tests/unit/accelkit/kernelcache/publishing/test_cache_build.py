@@ -199,7 +199,7 @@ async def test_what_could_not_be_extracted_is_not_built(tmp_path: Path, name: st
         await build_image(tmp_path, NOWHERE, BuildOptions())
 
 
-async def test_a_full_disk_for_the_layer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_for_the_layer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: str) -> BinaryIO:
         return Path("/dev/full").open("r+b", buffering=0)
 

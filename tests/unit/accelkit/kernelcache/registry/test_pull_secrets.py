@@ -62,7 +62,7 @@ async def test_a_helper_that_a_secret_names_is_not_run():
         ({"data": 5}, "cannot be read"),
     ],
 )
-async def test_what_cannot_be_read_is_told_with_the_next_step(answer, says):
+async def test_what_cannot_be_read_is_reported_with_the_next_step(answer, says):
     api = Api({"/api/v1/namespaces/team/secrets/a": answer})
     with pytest.raises(PullSecretError) as caught:
         await read_pull_secrets(api, "team", ("a",))

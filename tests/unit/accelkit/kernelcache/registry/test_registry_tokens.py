@@ -124,7 +124,7 @@ async def test_a_token_is_asked_for_with_the_refresh_token(registry):
     }
 
 
-async def test_a_token_that_is_refused_is_asked_for_anew(registry):
+async def test_a_token_that_is_refused_is_asked_for_again(registry):
     server = TokenServer(registry)
     async with visiting(registry) as client:
         await client.read_manifest(at(registry, "v1"))

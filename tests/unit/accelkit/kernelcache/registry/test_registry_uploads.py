@@ -91,7 +91,7 @@ async def test_the_place_for_a_blob_may_be_written_in_several_ways(registry, for
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.failing(503, times=2), misbehaviour.dropped(times=2)])
-async def test_a_transfer_that_fails_begins_anew_with_all_its_bytes(registry, trouble):
+async def test_a_transfer_that_fails_begins_again_with_all_its_bytes(registry, trouble):
     registry.on("PUT", UPLOADS, trouble)
     content = Content()
     assert await pushed(registry, content=content)

@@ -135,7 +135,7 @@ def test_a_corrected_object_refuses_nothing_any_more():
     assert parsed(acme=spec(by_key(SIGSTORE.key()))).find_broken(APP, None) is None
 
 
-def test_a_trusted_root_that_cannot_be_read_is_told(tmp_path):
+def test_a_trusted_root_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(ConfigurationError, match="trusted root"):
         parse_policies([], tmp_path / "absent.json")
 

@@ -39,7 +39,7 @@ def test_the_shortest_time_of_those_that_cover_the_image_counts(tmp_path: Path) 
     assert believed(tmp_path, *documents, namespace="team") == 2
 
 
-def test_nothing_is_believed_of_what_no_policy_covers(tmp_path: Path) -> None:
+def test_nothing_is_accepted_of_what_no_policy_covers(tmp_path: Path) -> None:
     assert believed(tmp_path, policy(keyless(), images=["quay.io/other/*"])) == 0
 
 

@@ -94,7 +94,7 @@ async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node
     assert set(node.asked) == {"a"}
 
 
-def test_a_card_that_is_gone_is_forgotten(node):
+def test_a_card_that_is_gone_is_discarded(node):
     node.look("a", "b")
     node.look("b")
     assert set(node.shown) == {"b"}

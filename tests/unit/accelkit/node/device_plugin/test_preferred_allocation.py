@@ -176,7 +176,7 @@ def test_each_pending_answer_costs_only_its_own_devices(allocations):
     assert (shown.walks, shown.asked) == (0, 8)
 
 
-def test_the_answer_for_a_deleted_or_admitted_pod_is_forgotten(allocations):
+def test_the_answer_for_a_deleted_or_admitted_pod_is_discarded(allocations):
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
         allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
@@ -184,7 +184,7 @@ def test_the_answer_for_a_deleted_or_admitted_pod_is_forgotten(allocations):
         assert allocations.list_pending_cards() == {}
 
 
-def test_the_answer_for_an_unknown_pod_is_forgotten_after_a_minute():
+def test_the_answer_for_an_unknown_pod_is_discarded_after_a_minute():
     now = [0.0]
     allocations = PreferredAllocation(whole=False, ids=IDS, clock=lambda: now[0])
     allocations.record([], {}, [unit("a", 0)])

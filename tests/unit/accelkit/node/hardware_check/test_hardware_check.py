@@ -74,7 +74,7 @@ def test_a_daemon_of_mps_is_found_where_it_was_started(host):
     assert report["cards"][0]["card"]["enforcement"] == "mps"
 
 
-def test_a_driver_without_memory_limits_is_told(host):
+def test_a_driver_without_memory_limits_is_reported(host):
     host.driver.failures["nvmlDeviceGetMemoryLimits_v1"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     host.driver.write()
     (told,) = missing(host)
@@ -93,7 +93,7 @@ def test_a_machine_without_the_driver_is_told_the_next_step(host):
     assert "the memory of card" in report["missing"][1]["what"]
 
 
-def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_told(host):
+def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_reported(host):
     (host.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     (host.find_device_folder(host.bdf) / "config").write_bytes(4 * b"\xff")
     assert missing(host) == [

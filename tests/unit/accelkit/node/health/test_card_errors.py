@@ -88,7 +88,7 @@ async def test_the_fault_of_a_program_is_counted_alone(node):
 
 
 @pytest.mark.parametrize("words", ["a", "0", "card0", "all", "b, a"])
-async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
+async def test_who_says_that_a_card_is_repaired_is_accepted_once(node, words):
     await node.look({"a": [64]})
     node.annotations[REPAIRED] = words
     await node.look()
@@ -98,7 +98,7 @@ async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
     assert list(node.monitor.list_faults()) == ["a"]
 
 
-async def test_a_word_that_names_no_card_is_told(node, caplog):
+async def test_a_word_that_names_no_card_is_reported(node, caplog):
     await node.look({"a": [64]})
     node.annotations[REPAIRED] = "GPU-9"
     await node.look()
@@ -106,7 +106,7 @@ async def test_a_word_that_names_no_card_is_told(node, caplog):
     assert "no card of this node is named GPU-9" in caplog.text
 
 
-async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):
+async def test_what_would_be_believed_for_ever_is_not_accepted(node, caplog):
     await node.look({"a": [64]})
     node.annotations[REPAIRED] = "a"
     node.api.fail(ApiError("forbidden", status=403), "PATCH", times=None)

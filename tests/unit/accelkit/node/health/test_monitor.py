@@ -149,7 +149,7 @@ def test_a_fault_stays_however_long_it_is_quiet(host):
 
 @pytest.mark.parametrize(("xid", "mended"), [(79, True), (54, True), (64, False)])
 @pytest.mark.parametrize("start", ["machine", "driver"])
-def test_a_start_of_machine_or_driver_mends_what_a_reset_mends(host, xid, mended, start):
+def test_a_start_of_machine_or_driver_repairs_what_a_reset_repairs(host, xid, mended, start):
     host.report(xid)
     assert host.look()[0] is Health.UNHEALTHY
     if start == "machine":
@@ -160,7 +160,7 @@ def test_a_start_of_machine_or_driver_mends_what_a_reset_mends(host, xid, mended
 
 
 @pytest.mark.parametrize("seen", ["before it is gone", "when it is gone"])
-def test_a_card_that_fell_off_the_bus_is_mended_when_it_is_back_with_its_driver(host, seen):
+def test_a_card_that_fell_off_the_bus_is_repaired_when_it_is_back_with_its_driver(host, seen):
     host.report(79)
     if seen == "before it is gone":
         host.look()
@@ -178,7 +178,7 @@ def test_a_card_that_fell_off_the_bus_is_mended_when_it_is_back_with_its_driver(
     assert host.look(40)[0] is Health.HEALTHY
 
 
-def test_a_fault_of_which_nobody_knows_the_start_of_its_driver_is_not_mended_by_knowing_it(host):
+def test_a_fault_of_which_nobody_knows_the_start_of_its_driver_is_not_repaired_by_knowing_it(host):
     host.boot("")
     host.report(79)
     host.look()
@@ -210,7 +210,7 @@ def test_what_goes_wrong_beside_a_fault_is_told_with_it(host):
     assert host.look()[1] == f"{OFF_THE_BUS}; the driver enflame is not bound to it any more"
 
 
-def test_people_may_say_that_a_card_is_mended(host):
+def test_people_may_say_that_a_card_is_repaired(host):
     assert host.monitor.clear_fault("c") is False
     host.report(64)
     host.look()

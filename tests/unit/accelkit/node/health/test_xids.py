@@ -75,7 +75,7 @@ def test_xids_are_told_once_by_uuid_in_their_order(driver, watch):
     assert listening.take() == {}
 
 
-def test_a_card_that_is_lost_and_does_not_say_its_name_any_more_is_told_of(driver, watch):
+def test_a_card_that_is_lost_and_does_not_say_its_name_any_more_is_reported(driver, watch):
     listening = watch()
     driver.failures["nvmlDeviceGetUUID"] = pynvml.NVML_ERROR_GPU_IS_LOST
     driver.write()

@@ -269,7 +269,7 @@ def test_a_scheduler_that_does_not_run_is_left_alone(tmp_path, host):
     assert tree(tmp_path) == before
 
 
-def test_a_manifest_written_anew_by_others_is_switched_again_and_keeps_their_changes(tmp_path, host):
+def test_a_manifest_written_again_by_others_is_switched_again_and_keeps_their_changes(tmp_path, host):
     switch(host).apply(desired())
     upgraded = kubeadm_manifest(35)
     (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)

@@ -81,7 +81,7 @@ def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(o
 
 
 @pytest.mark.parametrize("words", [("kube-scheduler",), (f"{MARKER}.old",), ("--v=2", f"x{MARKER}")])
-def test_a_service_that_still_runs_without_our_option_is_told(on, words):
+def test_a_service_that_still_runs_without_our_option_is_reported(on, words):
     with pytest.raises(ServiceError, match=f"kube-scheduler.service runs without {MARKER} after 10 s"):
         SERVICE.wait(on(("active", words)), "text", MARKER)
 
@@ -105,7 +105,7 @@ def test_a_service_is_checked_by_one_look(on):
         SERVICE.check(on(OURS, fails=("show",)), None)
 
 
-def test_a_service_is_restarted_with_its_files_read_anew(on):
+def test_a_service_is_restarted_with_its_files_read_again(on):
     machine = on(OURS, fails=("reset-failed",))
     SERVICE.restart(machine)
     assert [command[1] for command in machine.commands] == ["reset-failed", "daemon-reload", "restart"]
@@ -113,7 +113,7 @@ def test_a_service_is_restarted_with_its_files_read_anew(on):
 
 
 @pytest.mark.parametrize("command", ["daemon-reload", "restart"])
-def test_a_restart_that_fails_is_told_with_the_last_words(on, command):
+def test_a_restart_that_fails_is_reported_with_the_last_words(on, command):
     machine = on(OURS, fails=(command,))
     with pytest.raises(
         ServiceError, match=rf"`systemctl {command}.*` failed with 1: it refuses; its last words:\nunknown"
