@@ -11,7 +11,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
 from accelkit.node.advertising import Advertising
-from accelkit.node.card_metrics.show import show_cards
+from accelkit.node.card_metrics.exposition import register_card_metrics
 from accelkit.node.card_states import CardStates
 from accelkit.node.card_survey import watch_cards
 from accelkit.node.device_plugin.container_response import list_card_nodes
@@ -140,7 +140,7 @@ class _Agent:
         return self._managed is None or self._managed.lists(resource)
 
     def _watch_card_metrics(self) -> Coroutine[object, object, None]:
-        watch = show_cards(
+        watch = register_card_metrics(
             self._metrics.registry,
             self._options.node,
             cards=self._advertising.list_found_cards,
@@ -203,7 +203,7 @@ class _Agent:
             self._node,
             self._options.root,
             cluster_unit_bytes=self._options.unit_bytes,
-            resources=[each for each in resources.memory if each not in resources.doubtful],
+            resources=[each for each in resources.memory if each not in resources.ambiguous],
             pods=self._pods,
             plugins=self._plugins,
             former_unit_bytes=self._options.former_unit_bytes,
