@@ -6,8 +6,11 @@ from typing import Any, Final
 
 from stolen_manifests import IMAGE, Manifests
 
+from accelkit.gkm import names
+
 OURS, TENANT, NAME = "stolen", "stolen-tenant", "accelkit-cache-controller"
 MADE: Final = Manifests(OURS, TENANT)
+STORE: Final = names.HOST_FOLDER
 POD = "spec/template/spec"
 CONTAINER = f"{POD}/containers/0"
 HOST = {"name": "volume", "hostPath": {"path": "/"}}
@@ -190,6 +193,20 @@ ATTACKS: list[tuple[str, str, dict[str, Any], str | tuple[str, ...]]] = [
     # Storage.
     ("the root of nodes", "volume", {"spec/hostPath/path": "/"}, "no volumes but those of caches"),
     ("all caches", "volume", {"spec/hostPath/path": "/var/lib/accelkit/kernel-caches/claims"}, "no volumes but"),
+    *[
+        (f"files of every tenant by {what}", "volume", {"spec/hostPath/path": f"{STORE}/{path}"}, "no volumes but those")
+        for what, path in (
+            ("a digest", f"sha256-{'1' * 64}/cache"),
+            ("a digest and a mount path", f"sha256-{'1' * 64}-{'2' * 32}/cache"),
+            ("the link of a cache", f"claims/{'3' * 20}"),
+            ("a digest of another namespace", f"namespaces/other/sha256-{'1' * 64}"),
+            ("the cache of another namespace", f"namespaces/other/{'3' * 20}"),
+            ("a namespace that begins alike", f"namespaces/{TENANT}-2/{'3' * 20}"),
+            ("the namespace", f"namespaces/{TENANT}"),
+            ("all namespaces", "namespaces"),
+        )
+    ],
+    ("a volume for another namespace", "volume", {"spec/claimRef/namespace": "other"}, "no volumes but those of caches"),
     ("a folder made anew", "volume", {"spec/hostPath/type": "DirectoryOrCreate"}, "no volumes but those of caches"),
     (
         "a CSI volume",

@@ -94,7 +94,8 @@ class Manifests:
     def volume(self) -> Json:
         """A volume of the folder of a digest on each node."""
         claim = ObjectName(CLAIMS, "kernels", self.target.namespace)
-        return build_volume(self.cache, claim, names.build_cache_path(DIGEST, "/cache"), DIGEST, "0")
+        path = names.build_volume_path(self.cache.key, claim.namespace, DIGEST, "/cache")
+        return build_volume(self.cache, claim, path, DIGEST, "0")
 
     @property
     def claim(self) -> Json:

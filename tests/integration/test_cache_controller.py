@@ -53,8 +53,11 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "Pending"))
     paths = {each["spec"]["claimRef"]["name"]: each["spec"]["hostPath"] for each in await caches.volumes(cache.key)}
     assert paths == {
-        "kernels": {"path": names.build_link_path(cache.key), "type": "Directory"},
-        pinned: {"path": names.build_cache_path(image.digest, "/cache"), "type": "Directory"},
+        "kernels": {"path": names.build_volume_path(cache.key, namespace), "type": "Directory"},
+        pinned: {
+            "path": names.build_volume_path(cache.key, namespace, image.digest, "/cache"),
+            "type": "Directory",
+        },
     }
 
     async def told() -> bool:

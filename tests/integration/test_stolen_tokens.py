@@ -15,6 +15,7 @@ from stolen_manifests import IMAGE, change
 from support.waiting import until
 from webhook_registration import CONFIGURATIONS, build_configuration
 
+from accelkit.gkm import names
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -166,6 +167,11 @@ MINE = {
         "name": MADE.filled["metadata"]["name"],
     }
 }
+# As earlier releases wrote it: without the namespace in its path.
+FORMER = change(
+    MADE.volume,
+    {"metadata/name": "accelkit-cache-former", "spec/hostPath/path": str(names.HOST_FOLDER / "claims" / ("0" * 20))},
+)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +194,8 @@ def others(control_plane, site):
         (VOLUMES, {"metadata": {"name": "stolen-filled"}, "spec": {**storage, **folder, **MINE}}),
         (CACHES, cache),
         (CLAIMS, MADE.claim),
+        (VOLUMES, MADE.volume),
+        (VOLUMES, FORMER),
     ]
 
     async def begin(api):
@@ -257,6 +265,17 @@ OTHERS: list[tuple[str, str, dict[str, Any] | None, str]] = [
         "",
     ),
     (f"{CLAIMS}/kernels", "delete", {"dryRun": ["All"]}, ""),
+    *[
+        (f"{VOLUMES}/{name}", *attempt)
+        for name in (MADE.volume["metadata"]["name"], FORMER["metadata"]["name"])
+        for attempt in (
+            ("patch", {"spec": {"claimRef": {"namespace": "other", "uid": "1"}}}, "claims of other namespaces"),
+            ("patch", {"spec": {"claimRef": {"namespace": OURS, "uid": "1"}}}, "claims of other namespaces"),
+            ("patch", {"spec": {"claimRef": None}}, "nothing of a volume but its claim"),
+            ("patch", {"spec": {"claimRef": {"uid": "1", "resourceVersion": None}}}, ""),
+            ("delete", {"dryRun": ["All"]}, ""),
+        )
+    ],
 ]
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from accelkit.cacheagent.scanning.document import read_missed
 from accelkit.cacheagent.watches import Watches
 from accelkit.cacheagent.workers import Workers
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -210,6 +212,8 @@ class CacheAgent:
         written = self._store.remember_uses(plan.uses)
         # Links come first because pods wait for them, and deleting large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
+        if written:
+            await self._bring_entries(plan)
         for folder in plan.collect:
             await self._collect(folder)
             # Many deletions may take long, and the agent is still healthy.
@@ -252,6 +256,7 @@ class CacheAgent:
             stored=dict(store.stored),
             broken=store.broken,
             links=dict(store.links),
+            entries=store.entries.present,
             uses=store.ledger.uses,
             moving_since=memory.moving_since,
             learned=self._workers.learned,
@@ -273,6 +278,12 @@ class CacheAgent:
             log.warning(Facts("link moved while pods were starting", cache=move.key or "", pods=list(move.late)))
         self._wake.set()
         return True
+
+    async def _bring_entries(self, plan: Plan) -> None:
+        # Many namespaces have many entries.
+        problems = await run_to_completion(partial(self._store.entries.bring, plan.entries))
+        for problem in problems:
+            self._disk_errors.report(problem, problem)
 
     async def _collect(self, folder: str) -> None:
         try:

@@ -60,6 +60,8 @@ class Workers:
         self.attempts: dict[str, Attempt] = {}
         # By key, when a cache may be fetched again; also for deleted caches, which may be created again.
         self.pauses: dict[str, Pause] = {}
+        # Folders, with the namespace and the image by which the registry gave access to them.
+        self._accessed: set[tuple[str, str, str]] = set()
 
     @property
     def slots(self) -> int:
@@ -71,6 +73,7 @@ class Workers:
         now = time.monotonic()
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
+        self._accessed = {each for each in self._accessed if each[0] in self._store.stored}
         if len(self.learned) > _MAX_LEARNED:
             named = {desired.digest for desired in desired_caches.values()}
             self.learned = {digest: each for digest, each in self.learned.items() if digest in named}
@@ -130,11 +133,22 @@ class Workers:
         desired = work.progress.desired
         policies = self._policy_index.narrow(desired)
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
+        if self._is_first_access(desired, policies_of_image.policies):
+            # Kept signatures would suffice for the files of another tenant, to which this cache may have no access.
+            await self._preparation.learn(desired)
+            self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)
         self._store.take(result.place.folder.name, result.record, policies_of_image.policies)
         if result.fresh:
             self._pause(desired.key)
             self._metrics.extractions.inc()
+
+    def _is_first_access(self, desired: DesiredCache, policies: str) -> bool:
+        """Return whether files exist that were never fetched or verified for this namespace and image."""
+        stored = self._store.stored.get(desired.folder)
+        exists = stored is not None or self._store.find_place(desired.folder).folder.exists()
+        known = (desired.folder, desired.namespace, str(desired.image)) in self._accessed
+        return exists and not known and (stored is None or not stored.was_fetched(policies))
 
     def _pause(self, key: str) -> None:
         self.pauses[key] = extend(self.pauses.get(key), time.monotonic())

@@ -27,6 +27,7 @@ FIELD_MANAGER: Final = "accelkit-cache-controller"
 # On each node; only the agent writes there.
 HOST_FOLDER: Final = PurePosixPath("/var/lib/accelkit/kernel-caches")
 _LINKS: Final = "claims"
+_NAMESPACES: Final = "namespaces"
 # Suffix of the volume with the claim that is the source of a private copy, if a user requested the copy by annotation.
 COPY_SOURCE_SUFFIX: Final = "-from"
 PINNED_DIGITS: Final = 12
@@ -122,11 +123,50 @@ def name_folder(digest: str, mount_path: str) -> str:
     return f"{name}-{hashlib.sha256(mount_path.encode()).hexdigest()[:_PATH_DIGITS]}" if mount_path else name
 
 
+def trim_folder(folder: str) -> str:
+    """Return the name of the folder of a digest without its mount path; empty for any other name."""
+    algorithm, _, rest = folder.partition("-")
+    return f"{algorithm}-{rest.partition('-')[0]}" if rest else ""
+
+
 def build_cache_path(digest: str, mount_path: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the path of the files of a digest on a node."""
+    """Return the path of the files of a digest on a node; volumes of earlier releases have this path."""
     return str(root / name_folder(digest, mount_path) / "cache")
 
 
 def build_link_path(key: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the path of the link on each node that points to the files of the digest that pods get now."""
-    return str(root / _LINKS / hashlib.sha256(key.encode()).hexdigest()[:20])
+    """Return the path of the link on each node that points to the files of the digest that pods get now.
+
+    Volumes of earlier releases have this path.
+    """
+    return str(root / _LINKS / _name_link(key))
+
+
+def build_entry_path(namespace: str, entry: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
+    """Return the path of an entry of a namespace on each node.
+
+    Args:
+        namespace: the namespace whose pods may read the files.
+        entry: the name of a cache's link or of the folder of a digest; empty for the folder of the namespace.
+        root: the folder of the store.
+    """
+    return str(root / _NAMESPACES / namespace / entry)
+
+
+def build_volume_path(
+    key: str, namespace: str, digest: str = "", mount_path: str = "", root: PurePosixPath | Path = HOST_FOLDER
+) -> str:
+    """Return the path of a PersistentVolume, which only the cache agent of each node creates.
+
+    Args:
+        key: the key of the cache.
+        namespace: the namespace whose pods use the volume.
+        digest: the digest that the volume is pinned to; empty for the volume that follows the cache.
+        mount_path: the mount path for which the files of the digest are prepared.
+        root: the folder of the store.
+    """
+    return build_entry_path(namespace, name_folder(digest, mount_path) if digest else _name_link(key), root)
+
+
+def _name_link(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:20]

@@ -2,6 +2,7 @@
 
 ROOT/sha256-<hex>…/          caches, as `accelkit cache extract` creates them
 ROOT/claims/<20 digits>      a link to the `cache` folder of one of them, for each cache that pods may mount
+ROOT/namespaces/<namespace>/ links to the entries of `claims` and to the `cache` folders that its pods may read
 ROOT/.agent.json             the ledger
 """
 
@@ -13,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from accelkit.cacheagent.disk.entries import LINK_NAME, NamespaceEntries, write_link
 from accelkit.cacheagent.disk.ledger import Ledger, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
@@ -27,7 +29,7 @@ from accelkit.model.object_meta import read_time
 log = logging.getLogger(__name__)
 
 _LEFTOVER: Final = re.compile(rf"\.(?P<folder>{FOLDER_NAME})\.(partial|displaced|lock)")
-_LINK: Final = re.compile(r"[0-9a-f]{20}")
+_LINK: Final = re.compile(LINK_NAME)
 _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
@@ -51,6 +53,7 @@ class Store:
         self.stored: dict[str, Stored] = {}
         self.broken: frozenset[str] = frozenset()
         self.links: dict[str, str] = {}
+        self.entries = NamespaceEntries(self.root)
 
     async def open(self) -> None:
         """Create the folders, remove the leftovers of killed extractions, and read the content.
@@ -82,6 +85,7 @@ class Store:
         self.stored = {folder: self._describe(folder, record) for folder, record in found.items()}
         self.broken = frozenset(path.name for path in listing.unusable)
         self.links = self._read_links()
+        await run_to_completion(self.entries.read)
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
         """Add a cache that was extracted, or that was found to satisfy these policies.
@@ -136,13 +140,7 @@ class Store:
             path.unlink(missing_ok=True)
             self.links.pop(link, None)
             return
-        # Runtimes create a folder if the path does not exist, and pods would start with the empty folder.
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        new = self._claims / f".{link}.new"
-        new.unlink(missing_ok=True)
-        new.symlink_to(WITHDRAWN if target == WITHDRAWN else f"../{target}/{CACHE}")
-        new.rename(path)
+        write_link(path, WITHDRAWN if target == WITHDRAWN else f"../{target}/{CACHE}")
         self.links[link] = target
 
     async def collect(self, folder: str) -> bool:

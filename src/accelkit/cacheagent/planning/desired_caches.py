@@ -108,7 +108,8 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
     desired = DesiredCache(
         key=cache.key,
         namespaces=cache.namespaces,
-        verified=_read_verified(verified),
+        # Users write the image. Any other image in the status would have the agent fetch what the user did not name.
+        verified=_read_verified(verified) if status.resolved_image in {"", cache.spec.image} else None,
         refusal=_read_refusal(verified),
         delivered=is_delivered_here(cache),
         former_digests=tuple(each for each in status.previous_digests if is_digest(each)),

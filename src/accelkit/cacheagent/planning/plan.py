@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
+from accelkit.cacheagent.planning.entries import choose_entries
 from accelkit.cacheagent.planning.progress import NoRoom, Progress, Step, assess, find_room
 from accelkit.cacheagent.planning.shares import Slots, find_due, find_shares, is_early, order_work
 from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
-from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
+from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Entry, World, limit_size
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Plan:
 
     Attributes:
         moves: links.
+        entries: the entries that namespaces have after the moves.
         collect: folders without a cache and without pods.
         work: work that starts now.
         progress: state of each cache, by key.
@@ -66,6 +68,7 @@ class Plan:
     """
 
     moves: tuple[Move, ...]
+    entries: frozenset[Entry]
     collect: tuple[str, ...]
     work: tuple[Work, ...]
     progress: Mapping[str, Progress]
@@ -88,6 +91,7 @@ def make_plan(world: World) -> Plan:
     due += [since[key] + MOVE_SECONDS for key in waiting]
     return Plan(
         moves=moves,
+        entries=choose_entries(world, progress.values(), _follow_moves(world, moves), uses),
         collect=_find_unneeded(world, progress.values(), uses, moves),
         work=work,
         progress=progress,
@@ -122,6 +126,12 @@ def _plan_links(
     kept = _list_links(world)
     moves += [Move(None, link, None) for link in sorted(world.links) if link not in kept]
     return tuple(moves), waiting, since
+
+
+def _follow_moves(world: World, moves: Iterable[Move]) -> frozenset[str]:
+    """Return the names of the links that exist after these moves."""
+    moved = {move.link: move.target for move in moves}
+    return frozenset(link for link, target in {**world.links, **moved}.items() if target is not None)
 
 
 def _list_links(world: World) -> frozenset[str]:

@@ -114,7 +114,6 @@ def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
             owners[begins].add(desired.key)
     found: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     for folder in {*world.stored, *(desired.folder for desired in world.desired_caches.values() if desired.folder)}:
-        algorithm, _, rest = folder.partition("-")
-        begins = f"{algorithm}-{rest.partition('-')[0]}"
-        found[rest[: names.PINNED_DIGITS]][folder] = frozenset(owners.get(begins, ()))
+        digits = folder.partition("-")[2][: names.PINNED_DIGITS]
+        found[digits][folder] = frozenset(owners.get(names.trim_folder(folder), ()))
     return found

@@ -19,6 +19,8 @@ from accelkit.kernelcache.formats import ImageLabels
 GIB: Final = 1 << 30
 # Target of the link of a cache that may not be used: it does not exist, so that no pod starts with an empty folder.
 WITHDRAWN: Final = "withdrawn"
+# A namespace, and the name of a link or of a folder whose files its pods may read.
+Entry = tuple[str, str]
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
 # Lower bound for policies with a short validity: a node would otherwise look up signatures continuously.
@@ -45,6 +47,20 @@ class Stored:
     mount_path: str = ""
 
 
+    def was_fetched(self, policies: str) -> bool:
+        """Return whether it was verified for the namespace and the image of these policies before.
+
+        Then the credentials of the namespace gave access to the image.
+        """
+        scope = _read_scope(policies)
+        return any(_read_scope(each) == scope for each in self.satisfied)
+
+
+def _read_scope(policies: str) -> str:
+    """Return the namespace and the image in `ImagePolicies.policies`."""
+    return policies.partition("/")[2]
+
+
 @dataclass(frozen=True)
 class Learned:
     """Facts from an image's manifest and configuration; `packed_bytes` is the size of its layers."""
@@ -63,7 +79,8 @@ class ImagePolicies:
     """Result of the cluster's signer policies for a cache's image.
 
     Attributes:
-        policies: identifies the covering policies and their content; after a change, the image must be verified again.
+        policies: identifies the covering policies and their content, the namespace and the image, as
+            `ExtractionRequest.policy_digest`; after a change, the image must be verified again.
         refusal: why no digest of the image can be accepted; None if one can be.
         undecided: why the policies cannot be evaluated now; None if they can.
         believed_seconds: how long a verdict is valid according to the policies.
@@ -136,6 +153,7 @@ class World:
         stored: caches by the name of their folder.
         broken: folders with names of caches that contain no complete cache.
         links: by the name of the link, the target folder or WITHDRAWN.
+        entries: by namespace, the links and folders that its pods may read.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
         moving_since: since when links should have been moved, by key.
         learned: facts about images, by digest.
@@ -156,6 +174,7 @@ class World:
     stored: Mapping[str, Stored] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     links: Mapping[str, str] = field(default_factory=dict)
+    entries: frozenset[Entry] = frozenset()
     uses: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     moving_since: Mapping[str, float] = field(default_factory=dict)
     learned: Mapping[str, Learned] = field(default_factory=dict)

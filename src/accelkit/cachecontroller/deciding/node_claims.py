@@ -1,7 +1,7 @@
 """Delivery `node`: claims on folders that each node's agent fills; no I/O.
 
-A volume names a path that is the same on all nodes and has no node affinity, so one claim serves all nodes. Because of
-its type `Directory`, a pod waits on a node without the files. Only the controller writes its volumes, which are
+A volume names an entry of its namespace that is the same path on all nodes and has no node affinity, so one claim
+serves all nodes. Because of its type `Directory`, a pod waits on a node without the files. Only the controller writes its volumes, which are
 cluster-scoped. Users may write claims, so a claim belongs to a cache because of its immutable volume name, and not
 because of its labels.
 """
@@ -38,11 +38,20 @@ _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A claim and its volume; `digest` is empty if the path is the link that follows the cache."""
+    """A claim and its volume.
+
+    Attributes:
+        claim: the claim.
+        volume: the volume.
+        path: the path of a new volume.
+        former_path: the path of a volume that an earlier release created; the agents keep it valid.
+        digest: the digest of the files; empty if the path is the entry that follows the cache.
+    """
 
     claim: ObjectName
     volume: ObjectName
     path: str
+    former_path: str
     digest: str = ""
 
 
@@ -123,7 +132,7 @@ class NodeClaims:
     ) -> tuple[list[tuple[ObjectName, Mapping[str, Any]]], list[Patch], list[Deletion]]:
         volume, claim = shown.find(pair.volume), shown.find(pair.claim)
         claimed = claim is not None and self.owns(cache, pair.claim, claim)
-        if volume is not None and (volume.spec.get("hostPath") or {}).get("path") != pair.path:
+        if volume is not None and _read_path(volume) not in {pair.path, pair.former_path}:
             # The mount path has changed. The path of a volume is immutable, and Kubernetes' protection keeps both
             # objects until no pod uses them.
             stale = [Deletion(pair.volume, volume.metadata.uid)]
@@ -181,23 +190,29 @@ def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
     for namespace in cache.namespaces:
         if namespace not in shown.namespaces:
             continue
-        pairs.append(_pair(key, namespace, names.name_claim(key), names.build_link_path(key)))
+        path = names.build_volume_path(key, namespace)
+        pairs.append(_pair(key, namespace, names.name_claim(key), path, names.build_link_path(key)))
         for digest in dict.fromkeys((status.resolved_digest, *status.previous_digests)):
             claim = names.name_pinned_claim(key, digest)
-            path = names.build_cache_path(digest, status.mount_path)
+            path = names.build_volume_path(key, namespace, digest, status.mount_path)
+            former_path = names.build_cache_path(digest, status.mount_path)
             if digest != status.resolved_digest:
                 # Pods of a former digest keep their files, even if the mount path was another one.
                 volume = shown.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
                 if volume is None:
                     continue
-                path = str((volume.spec.get("hostPath") or {}).get("path", path))
-            pairs.append(_pair(key, namespace, claim, path, digest))
+                path = _read_path(volume) or path
+            pairs.append(_pair(key, namespace, claim, path, former_path, digest))
     return pairs
 
 
-def _pair(key: str, namespace: str, claim: str, path: str, digest: str = "") -> _Pair:
+def _pair(key: str, namespace: str, claim: str, path: str, former_path: str, digest: str = "") -> _Pair:
     volume = names.name_volume(key, namespace, digest)
-    return _Pair(ObjectName(CLAIMS, claim, namespace), ObjectName(VOLUMES, volume), path, digest)
+    return _Pair(ObjectName(CLAIMS, claim, namespace), ObjectName(VOLUMES, volume), path, former_path, digest)
+
+
+def _read_path(volume: ObservedObject) -> str:
+    return str((volume.spec.get("hostPath") or {}).get("path", ""))
 
 
 def _describe(cache: Cache, pair: _Pair, shown: ClusterView) -> PvcStatus:

@@ -51,6 +51,21 @@ def test_folders_volumes_and_links_of_what_differs_have_different_names():
     assert names.build_cache_path(DIGEST, "").endswith(f"/sha256-{'ab' * 32}/cache")
 
 
+def test_the_path_of_a_volume_has_its_namespace_and_what_differs_has_another_path():
+    paths = {
+        names.build_volume_path(key, namespace, digest, path)
+        for key in ("a/c", "/c")
+        for namespace in ("a", "b")
+        for digest, path in (("", ""), (DIGEST, ""), (DIGEST, "/a"), (OTHER, ""))
+    }
+    # The files of a digest are the same for all caches of a namespace.
+    assert len(paths) == 10
+    entry = r"([0-9a-f]{20}|sha256-[0-9a-f]{64}(-[0-9a-f]{32})?)"
+    assert all(re.fullmatch(rf"/var/lib/accelkit/kernel-caches/namespaces/[ab]/{entry}", each) for each in paths)
+    assert names.build_volume_path("/c", "a") == names.build_entry_path("a", names.build_link_path("/c")[-20:])
+    assert names.build_volume_path("a/c", "b", DIGEST, "/a").startswith(names.build_entry_path("b", "") + "/")
+
+
 def test_labels_tell_caches_apart():
     one, two = (names.build_labels("team/" + "a" * 200 + end)[CACHE_NAME_LABEL] for end in ("b", "c"))
     assert one != two

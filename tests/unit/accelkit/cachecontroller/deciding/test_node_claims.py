@@ -26,8 +26,11 @@ def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
     plan = settle(seen, cache(), made=made)
     paths = {name.name: each["spec"]["hostPath"] for name, each in made.items() if name.kind is VOLUMES}
     assert paths == {
-        names.name_volume(KEY, "team"): {"path": names.build_link_path(KEY), "type": "Directory"},
-        names.name_volume(KEY, "team", DIGEST): {"path": names.build_cache_path(DIGEST, "/cache"), "type": "Directory"},
+        names.name_volume(KEY, "team"): {"path": names.build_volume_path(KEY, "team"), "type": "Directory"},
+        names.name_volume(KEY, "team", DIGEST): {
+            "path": names.build_volume_path(KEY, "team", DIGEST, "/cache"),
+            "type": "Directory",
+        },
     }
     spec = made[ObjectName(VOLUMES, names.name_volume(KEY, "team"))]["spec"]
     assert spec["capacity"] == {"storage": "3Mi"}
@@ -122,7 +125,7 @@ def test_another_digest_gets_a_claim_beside_the_former_one(seen):
     settle(seen, of)
     former = seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team", DIGEST)))
     # Pods that run see what they saw.
-    assert former.spec["hostPath"]["path"] == names.build_cache_path(DIGEST, "/cache")
+    assert former.spec["hostPath"]["path"] == names.build_volume_path(KEY, "team", DIGEST, "/cache")
     of.status.previous_digests = []
     # Nothing of it goes as long as a pod has it.
     assert not MODE.plan(of, seen).delete
@@ -139,7 +142,63 @@ def test_another_mount_path_has_claim_and_volume_of_the_digest_made_again(seen):
     of.status.mount_path = "/elsewhere"
     settle(seen, of)
     volume = seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team", DIGEST)))
-    assert volume.spec["hostPath"]["path"] == names.build_cache_path(DIGEST, "/elsewhere")
+    assert volume.spec["hostPath"]["path"] == names.build_volume_path(KEY, "team", DIGEST, "/elsewhere")
+
+
+def set_former_paths(seen):
+    """Give the volumes the paths of earlier releases."""
+    paths = {"": names.build_link_path(KEY), DIGEST: names.build_cache_path(DIGEST, "/cache")}
+    for digest, path in paths.items():
+        seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team", digest))).spec["hostPath"]["path"] = path
+    return set(paths.values())
+
+
+def read_paths(seen):
+    return {each.spec["hostPath"]["path"] for _, each in seen.list_all(VOLUMES)}
+
+
+def test_volumes_of_an_earlier_release_stay_in_use_until_they_have_to_go(seen):
+    of = cache()
+    settle(seen, of)
+    former = set_former_paths(seen)
+    plan = MODE.plan(of, seen)
+    assert not (plan.create or plan.patch or plan.delete)
+    assert ready(plan) == ("True", "Ready")
+    # A user deletes the claim: the new claim gets the same volume.
+    seen.take_object_event(CLAIMS)("DELETED", seen.find(PINNED))
+    assert ready(settle(seen, of)) == ("True", "Ready")
+    assert read_paths(seen) == former
+    # A new digest gets an entry of the namespace, and pods keep the former one.
+    mount(seen, PINNED.name)
+    of.status = CacheStatus(resolved_digest=OTHER, previous_digests=[DIGEST], mount_path="/cache", delivery="node")
+    settle(seen, of)
+    assert read_paths(seen) == former | {names.build_volume_path(KEY, "team", OTHER, "/cache")}
+    seen.replace_pods([])
+    of.status.previous_digests = []
+    settle(seen, of)
+    assert names.build_cache_path(DIGEST, "/cache") not in read_paths(seen)
+
+
+def test_after_another_mount_path_a_former_volume_becomes_an_entry_of_the_namespace(seen):
+    of = cache()
+    settle(seen, of)
+    set_former_paths(seen)
+    of.status.mount_path = "/elsewhere"
+    settle(seen, of)
+    assert read_paths(seen) == {
+        names.build_link_path(KEY),
+        names.build_volume_path(KEY, "team", DIGEST, "/elsewhere"),
+    }
+
+
+def test_each_namespace_of_a_cluster_cache_has_its_own_entries(seen):
+    seen.replace_namespaces([NamedObject(ObjectMeta(name=each)) for each in ("team", "other")])
+    of = Cache(CacheMeta(name="kernels", uid="u"), CacheSpec(workload_namespaces=("team", "other")), cache().status)
+    settle(seen, of)
+    for _, volume in seen.list_all(VOLUMES):
+        namespace = volume.spec["claimRef"]["namespace"]
+        assert volume.spec["hostPath"]["path"].startswith(names.build_entry_path(namespace, "") + "/")
+    assert len(read_paths(seen)) == 4
 
 
 def test_a_namespace_that_is_no_longer_named_is_left(seen):
