@@ -194,7 +194,12 @@ ATTACKS: list[tuple[str, str, dict[str, Any], str | tuple[str, ...]]] = [
     ("the root of nodes", "volume", {"spec/hostPath/path": "/"}, "no volumes but those of caches"),
     ("all caches", "volume", {"spec/hostPath/path": "/var/lib/accelkit/kernel-caches/claims"}, "no volumes but"),
     *[
-        (f"files of every tenant by {what}", "volume", {"spec/hostPath/path": f"{STORE}/{path}"}, "no volumes but those")
+        (
+            f"files of every tenant by {what}",
+            "volume",
+            {"spec/hostPath/path": f"{STORE}/{path}"},
+            "no volumes but those",
+        )
         for what, path in (
             ("a digest", f"sha256-{'1' * 64}/cache"),
             ("a digest and a mount path", f"sha256-{'1' * 64}-{'2' * 32}/cache"),
@@ -206,7 +211,12 @@ ATTACKS: list[tuple[str, str, dict[str, Any], str | tuple[str, ...]]] = [
             ("all namespaces", "namespaces"),
         )
     ],
-    ("a volume for another namespace", "volume", {"spec/claimRef/namespace": "other"}, "no volumes but those of caches"),
+    (
+        "a volume for another namespace",
+        "volume",
+        {"spec/claimRef/namespace": "other"},
+        "no volumes but those of caches",
+    ),
     ("a folder made anew", "volume", {"spec/hostPath/type": "DirectoryOrCreate"}, "no volumes but those of caches"),
     (
         "a CSI volume",

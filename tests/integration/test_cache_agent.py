@@ -28,6 +28,12 @@ async def test_a_verified_cache_comes_to_lie_linked_and_told_of(bed: Bed):
     assert bed.leads_to(made.digest)
     group = json.loads(next(bed.link().glob("*/__grp__*.json")).read_text())
     assert all(path.startswith("/root/.triton/cache/") for path in group["child_paths"].values())
+    for digest in ("", made.digest):
+        volume = Path(
+            names.build_volume_path(f"{bed.namespace}/add", bed.namespace, digest, "/root/.triton/cache", bed.store)
+        )
+        await bed.until_true(volume.is_dir)
+        assert volume.resolve() == bed.link().resolve()
     entry = await bed.entry(made.digest)
     assert entry["compatibleGPUs"] == [0]
     assert entry["path"] == names.build_cache_path(made.digest, "/root/.triton/cache", bed.store)

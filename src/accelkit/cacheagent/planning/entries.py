@@ -7,7 +7,7 @@ exist only for files that a cache of this namespace was found to have.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from accelkit.cacheagent.planning.progress import Progress, Step
@@ -26,7 +26,7 @@ def is_namespace(text: str) -> bool:
 def choose_entries(
     world: World,
     progress: Iterable[Progress],
-    links: Collection[str],
+    links: Mapping[str, str],
     uses: Mapping[str, Mapping[str, frozenset[str]]],
 ) -> frozenset[Entry]:
     """Return the entries that namespaces have from now on.
@@ -36,7 +36,7 @@ def choose_entries(
     Args:
         world: contains the present entries.
         progress: the states of all caches.
-        links: the names of the links that exist after the next moves.
+        links: by the name of the link, its target after the next moves.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
     """
     served: set[Entry] = set()
@@ -47,7 +47,8 @@ def choose_entries(
             named |= {(namespace, folder) for folder in desired.folders}
             if desired.delivered and desired.link in links:
                 served.add((namespace, desired.link))
-            if each.step is Step.SERVE:
+            # A link to the current digest means that the cache was served before, and that it was not refused since.
+            if each.step is Step.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
                 served.add((namespace, desired.folder))
     used = {
         (pod.namespace, folder)

@@ -128,10 +128,10 @@ def _plan_links(
     return tuple(moves), waiting, since
 
 
-def _follow_moves(world: World, moves: Iterable[Move]) -> frozenset[str]:
-    """Return the names of the links that exist after these moves."""
-    moved = {move.link: move.target for move in moves}
-    return frozenset(link for link, target in {**world.links, **moved}.items() if target is not None)
+def _follow_moves(world: World, moves: Iterable[Move]) -> dict[str, str]:
+    """Return the targets of the links after these moves."""
+    moved = {**world.links, **{move.link: move.target for move in moves}}
+    return {link: target for link, target in moved.items() if target is not None}
 
 
 def _list_links(world: World) -> frozenset[str]:

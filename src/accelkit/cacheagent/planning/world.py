@@ -46,7 +46,6 @@ class Stored:
     satisfied: Mapping[str, float] = field(default_factory=dict)
     mount_path: str = ""
 
-
     def was_fetched(self, policies: str) -> bool:
         """Return whether it was verified for the namespace and the image of these policies before.
 

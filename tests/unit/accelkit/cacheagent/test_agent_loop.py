@@ -55,20 +55,26 @@ class Stand:
         self.policy = {"images": [f"{registry.host}/**"], "signers": [signer]}
         self.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "p", "uid": "p"}, "spec": self.policy})
 
-    def ask(self, name: str = "add", **status: Any) -> None:
+    def ask(self, name: str = "add", namespace: str = "team", image: str = "team/add", **status: Any) -> None:
         verified = {"type": "Verified", "status": "True", "reason": "Verified"}
         told = {"resolvedDigest": self.image.digest, "mountPath": MOUNT, "delivery": "node", "conditions": [verified]}
-        meta = {"name": name, "namespace": "team", "uid": name}
-        spec = {"image": f"{self.registry.host}/team/add:v1"}
-        self.api.store(CACHES, {"metadata": meta, "spec": spec, "status": {**told, **status}})
+        meta = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}
+        spec = {"image": f"{self.registry.host}/{image}:v1"}
+        caches = build_collection_path(names.API, "gkmcaches", namespace)
+        self.api.store(caches, {"metadata": meta, "spec": spec, "status": {**told, **status}})
 
-    def condition(self, kind: str, name: str = "add") -> Json:
-        entries = self.api.objects.get(REPORT, {}).get("status", {}).get("caches", {}).get(name, {})
+    def condition(self, kind: str, name: str = "add", namespace: str = "team") -> Json:
+        report = self.api.objects.get(REPORT.replace("/team/", f"/{namespace}/"), {})
+        entries = report.get("status", {}).get("caches", {}).get(name, {})
         conditions = entries.get(self.image.digest, {}).get("conditions", ())
         return next((each for each in conditions if each["type"] == kind), {})
 
-    async def until_ready(self, name: str = "add") -> None:
-        await until(lambda: self.condition("Ready", name).get("status") == "True")
+    async def until_ready(self, name: str = "add", namespace: str = "team") -> None:
+        await until(lambda: self.condition("Ready", name, namespace).get("status") == "True")
+
+    def mounted(self, key: str, namespace: str, digest: str = "") -> Path:
+        """The path of a volume on this node."""
+        return Path(names.build_volume_path(key, namespace, digest, MOUNT, self.store.root))
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
@@ -105,6 +111,53 @@ async def test_a_cache_is_learned_extracted_linked_reported_and_counted(served):
     assert served.count("accelkit_kernel_cache_extractions_total") == 1
     assert served.count("accelkit_kernel_caches_on_node", state="serve") == 1
     assert served.count("accelkit_kernel_cache_stored_bytes") > 0
+
+
+async def test_pods_of_the_namespace_read_a_cache_by_entries_that_go_with_it(served):
+    paths = [served.mounted("team/add", "team", digest) for digest in ("", served.image.digest)]
+    assert all(path.is_dir() and path.is_symlink() for path in paths)
+    assert {each.name for each in (served.store.root / "namespaces").iterdir()} == {"team"}
+    served.api.objects.pop(f"{CACHES}/add")
+    await until(lambda: not any(path.is_symlink() for path in paths))
+
+
+@pytest.mark.parametrize(
+    ("image", "status", "words"),
+    [
+        # The image of another tenant, to which the registry gives this cache no access.
+        ("team/add", {}, "requires a user name and a password"),
+        # Its own image, which does not have the digest.
+        ("thief/add", {}, "requires a user name and a password for thief/add"),
+        ("thief/public", {}, "thief/public"),
+        # The image of another tenant, named only by the status.
+        ("thief/public", {"resolvedImage": "team/add:v1"}, "the controller has no current verdict"),
+    ],
+)
+async def test_a_status_alone_gives_no_tenant_the_digest_of_another(served, image, status, words):
+    served.registry.on("*", "/v2/(team|thief)/add/.*", misbehaviour.basic_auth("reader", "secret"))
+    asked = len(served.registry.requests)
+    if status:
+        status = {"resolvedImage": f"{served.registry.host}/{status['resolvedImage']}"}
+    served.ask("mine", "thief", image, **status)
+
+    await until(lambda: words in served.condition("Ready", "mine", "thief").get("message", ""))
+    assert served.condition("Ready", "mine", "thief")["status"] == "False"
+    assert (len(served.registry.requests) > asked) is not bool(status)
+    assert not (served.store.root / "namespaces" / "thief").exists()
+    assert served.condition("Ready")["status"] == "True"
+
+
+async def test_a_tenant_with_access_to_the_image_gets_the_stored_files(served):
+    served.ask("same", "other")
+    await served.until_ready("same", "other")
+    assert served.count("accelkit_kernel_cache_extractions_total") == 1
+    assert served.mounted("other/same", "other", served.image.digest).is_dir()
+    assert served.registry.received("GET", f"/v2/team/add/manifests/{served.image.digest}")
+    # The registry is asked once for each tenant.
+    asked = len(served.registry.requests)
+    served.ask("again", "other")
+    await served.until_ready("again", "other")
+    assert len(served.registry.requests) == asked
 
 
 async def test_links_are_moved_before_folders_are_deleted(served, monkeypatch):

@@ -172,7 +172,7 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
         fcntl.flock(lock, fcntl.LOCK_EX)
         await opened(tmp_path)
     left = {each.name for each in tmp_path.iterdir() if not each.name.endswith(".lock")}
-    assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims"}
+    assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims", "namespaces"}
 
 
 async def test_a_lock_that_nobody_holds_is_removed_with_its_folder(tmp_path):

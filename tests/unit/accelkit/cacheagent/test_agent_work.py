@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, learned, world
+from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, learned, stored, world
 
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.pauses import FREE, extend
 from accelkit.cacheagent.planning.plan import Plan, make_plan
+from accelkit.cacheagent.planning.world import ImagePolicies
 from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.workers import Workers
 from accelkit.errors import CacheError, RegistryError
@@ -29,13 +30,15 @@ class Preparing:
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.learned: list[str] = []
 
     async def _answer(self) -> None:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
 
-    async def learn(self, _wish):
+    async def learn(self, known):
+        self.learned.append(known.key)
         await self._answer()
         return learned(7)
 
@@ -138,6 +141,32 @@ async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_
     assert stand.plan(desired(), learned={A: learned(7)}).work == ()
     await asyncio.wait_for(stand.workers.end(), 60)
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
+
+
+async def test_stored_files_are_verified_for_a_namespace_after_the_registry_gave_it_access(stand):
+    await stand.work(desired(), learned={A: learned()})
+    assert (stand.preparing.learned, set(stand.store.stored)) == ([], {folder(A)})
+    other = desired(key="other/add")
+    # The signatures are as good for this namespace, but it may have no access to the image.
+    given = {"stored": stand.store.stored, "image_policies": {"other/add": ImagePolicies("new")}}
+    stand.preparing.error = RegistryError("denied", retryable=False)
+    await stand.work(other, **given)
+    assert stand.workers.attempts["other/add"].reason == "ExtractionFailed"
+    assert not any("/other/" in each for each in stand.store.stored[folder(A)].satisfied)
+    stand.preparing.error = None
+    await stand.work(other, **given, now=1e12)
+    assert stand.preparing.learned == ["other/add", "other/add"]
+    assert any("/other/" in each for each in stand.store.stored[folder(A)].satisfied)
+    # Neither a changed policy nor a full ledger asks again.
+    await stand.work(other, **given)
+    stand.store.stored[folder(A)] = stored(policies="forgotten")
+    stand.workers.forget({})
+    await stand.work(other, **given)
+    assert stand.preparing.learned == ["other/add", "other/add"]
+    # A folder that the agent has not read yet may be another tenant's too.
+    (stand.store.root / folder(B)).mkdir()
+    await stand.work(desired(B, "other/new"), learned={B: learned()})
+    assert stand.preparing.learned[2:] == ["other/new"]
 
 
 async def flip(stand, number, now):

@@ -47,6 +47,14 @@ def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
     assert (desired.image, desired.digest, desired.folder) == (None, "", "")
 
 
+def test_an_image_that_the_spec_does_not_name_counts_as_undecided():
+    named = cache().spec.image
+    assert read_desired_cache(cache(resolved_image=named)).verified is True
+    for other in ("q.io/other/add:v1", f"{named}-2", named.replace("team", "other")):
+        desired = read_desired_cache(cache(resolved_image=other))
+        assert (desired.verified, desired.refusal) == (None, None)
+
+
 @pytest.mark.parametrize(
     "status",
     [
