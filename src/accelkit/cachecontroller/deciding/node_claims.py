@@ -1,9 +1,9 @@
 """Delivery `node`: claims on folders that each node's agent fills; no I/O.
 
-A volume names an entry of its namespace that is the same path on all nodes and has no node affinity, so one claim
-serves all nodes. Because of its type `Directory`, a pod waits on a node without the files. Only the controller writes its volumes, which are
-cluster-scoped. Users may write claims, so a claim belongs to a cache because of its immutable volume name, and not
-because of its labels.
+A volume names an entry of its namespace, has the same path on all nodes and no node affinity, so one claim serves all
+nodes. Because of its type `Directory`, a pod waits on a node without the files. Only the controller writes its volumes,
+which are cluster-scoped. Users may write claims, so a claim belongs to a cache because of its immutable volume name,
+and not because of its labels.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
     for namespace in cache.namespaces:
         if namespace not in shown.namespaces:
             continue
-        path = names.build_volume_path(key, namespace)
-        pairs.append(_pair(key, namespace, names.name_claim(key), path, names.build_link_path(key)))
+        paths = names.build_volume_path(key, namespace), names.build_link_path(key)
+        pairs.append(_pair(key, namespace, names.name_claim(key), paths))
         for digest in dict.fromkeys((status.resolved_digest, *status.previous_digests)):
             claim = names.name_pinned_claim(key, digest)
             path = names.build_volume_path(key, namespace, digest, status.mount_path)
@@ -202,13 +202,13 @@ def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
                 if volume is None:
                     continue
                 path = _read_path(volume) or path
-            pairs.append(_pair(key, namespace, claim, path, former_path, digest))
+            pairs.append(_pair(key, namespace, claim, (path, former_path), digest))
     return pairs
 
 
-def _pair(key: str, namespace: str, claim: str, path: str, former_path: str, digest: str = "") -> _Pair:
+def _pair(key: str, namespace: str, claim: str, paths: tuple[str, str], digest: str = "") -> _Pair:
     volume = names.name_volume(key, namespace, digest)
-    return _Pair(ObjectName(CLAIMS, claim, namespace), ObjectName(VOLUMES, volume), path, former_path, digest)
+    return _Pair(ObjectName(CLAIMS, claim, namespace), ObjectName(VOLUMES, volume), *paths, digest)
 
 
 def _read_path(volume: ObservedObject) -> str:

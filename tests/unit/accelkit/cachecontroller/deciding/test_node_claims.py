@@ -162,7 +162,7 @@ def test_volumes_of_an_earlier_release_stay_in_use_until_they_have_to_go(seen):
     settle(seen, of)
     former = set_former_paths(seen)
     plan = MODE.plan(of, seen)
-    assert not (plan.create or plan.patch or plan.delete)
+    assert plan.create + plan.patch + plan.delete == ()
     assert ready(plan) == ("True", "Ready")
     # A user deletes the claim: the new claim gets the same volume.
     seen.take_object_event(CLAIMS)("DELETED", seen.find(PINNED))
