@@ -213,7 +213,8 @@ class CacheAgent:
         # Links come first because pods wait for them, and deleting large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
         if written:
-            await self._bring_entries(plan)
+            # Many namespaces have many entries.
+            await run_to_completion(partial(self._store.entries.bring, plan.entries))
         for folder in plan.collect:
             await self._collect(folder)
             # Many deletions may take long, and the agent is still healthy.
@@ -278,12 +279,6 @@ class CacheAgent:
             log.warning(Facts("link moved while pods were starting", cache=move.key or "", pods=list(move.late)))
         self._wake.set()
         return True
-
-    async def _bring_entries(self, plan: Plan) -> None:
-        # Many namespaces have many entries.
-        problems = await run_to_completion(partial(self._store.entries.bring, plan.entries))
-        for problem in problems:
-            self._disk_errors.report(problem, problem)
 
     async def _collect(self, folder: str) -> None:
         try:

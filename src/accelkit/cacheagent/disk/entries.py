@@ -16,7 +16,7 @@ from accelkit.cacheagent.planning.entries import is_namespace
 from accelkit.cacheagent.planning.world import Entry
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction.folder import CACHE, FOLDER_NAME
-from accelkit.logs import Facts
+from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ class NamespaceEntries:
         self._present: set[Entry] = set()
         # Links with the name of an entry and another target.
         self._foreign: set[Entry] = set()
+        self._errors = ErrorReporter(log)
 
     @property
     def present(self) -> frozenset[Entry]:
@@ -69,20 +70,24 @@ class NamespaceEntries:
                     (present if same else foreign).add((folder.name, path.name))
         self._present, self._foreign = present, foreign
 
-    def bring(self, wanted: frozenset[Entry]) -> list[str]:
-        """Create the missing entries and delete the excess ones; return what failed, as sentences."""
+    def bring(self, wanted: frozenset[Entry]) -> None:
+        """Create the missing entries and delete the excess ones; log what failed, and continue with the others."""
         problems: list[str] = []
-        created, deleted = wanted - self._present, (self._present | self._foreign) - wanted
-        for entry in sorted(created):
-            with _noted(problems, "create", self._find_path(entry)):
-                self._create(entry)
-        for entry in sorted(deleted):
+        before = frozenset(self._present)
+        for entry in sorted((before | self._foreign) - wanted):
             with _noted(problems, "delete", self._find_path(entry)):
                 self._delete(entry)
-        if created or deleted:
-            counts = {"created": len(created), "deleted": len(deleted), "failed": len(problems)}
-            log.info(Facts("entries of namespaces changed", **counts))
-        return problems
+        for entry in sorted(wanted - before):
+            with _noted(problems, "create", self._find_path(entry)):
+                self._create(entry)
+        if self._present != before:
+            created, deleted = len(self._present - before), len(before - self._present)
+            log.info(Facts("entries of namespaces changed", created=created, deleted=deleted))
+        if problems:
+            text = "; ".join(problems)
+            self._errors.report(text, f"pods of some namespaces cannot mount their caches: {text}")
+        else:
+            self._errors.clear()
 
     def _create(self, entry: Entry) -> None:
         path, target = self._find_path(entry), _find_target(entry[1])
