@@ -231,7 +231,7 @@ def test_a_wrong_answer_is_refused_by_name(awx):
 def test_drivers_that_hosts_bring_are_not_upgraded(awx):
     job = awx.run("driver", {"accelkit_driver_nodes": "", "accelkit_driver_serial": ""})
     assert (job.status, job.changed) == ("failed", 0)
-    assert "the hosts bring their drivers themselves, so nothing is upgraded here" in " ".join(job.said.split())
+    assert "accelkit does not manage the drivers, because accelkit_driver_mode is preinstalled" in " ".join(job.said.split())
 
 
 def test_what_is_to_come_is_answered(awx):
@@ -268,7 +268,7 @@ def test_verify_goes_on_and_tells_all_faults(awx):
     assert (job.status, job.changed) == ("failed", 0)
     faults = job.artifacts["accelerators_report"]["faults"]
     assert len(faults) == 4, faults
-    assert faults[3].startswith("master-2: the host is not reached: ")
+    assert faults[3].startswith("master-2: cannot connect to the host: ")
     assert "Connection refused" in faults[0]
     assert "kube-scheduler's configuration differs" in faults[1]
     assert "10 cards are inconsistent" in faults[2]

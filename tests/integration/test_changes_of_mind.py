@@ -157,7 +157,7 @@ def test_a_limit_that_leaves_out_the_way_to_the_cluster_is_told_so(installed, tm
     done = limited(installed, tmp_path, "--limit", "worker-3")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
-    assert "--limit worker-3 leaves out sandbox, the host that speaks to the API server; use" in said
+    assert "--limit worker-3 excludes sandbox, the host that calls the API server; use" in said
     assert "--limit worker-3,accelkit_api" in said
     done = limited(installed, tmp_path, "--limit", "worker-3,accelkit_api")
     assert done.returncode == 0, done.stdout + done.stderr

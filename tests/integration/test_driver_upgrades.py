@@ -236,4 +236,4 @@ async def test_nodes_get_another_driver_one_by_one_and_a_later_run_goes_on(clust
 
     done = await play(cluster, "playbooks/driver.yml", *settle(NEW))
     assert "changed=0" in done.stdout
-    assert "no node is known to run another driver than is wanted" in done.stdout
+    assert "all nodes run the configured driver" in done.stdout

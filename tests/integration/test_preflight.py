@@ -66,7 +66,7 @@ async def given_whole(api):
 
 def test_a_namespace_in_which_others_work_is_theirs(control_plane, theirs):
     said = preflight(control_plane, accelkit_namespace=theirs)
-    assert f"the namespace {theirs} was not made for accelkit and has RoleBinding mallory-edits" in said
+    assert f"the namespace {theirs} was not created for accelkit and contains RoleBinding mallory-edits" in said
 
 
 @pytest.mark.usefixtures("given_whole")

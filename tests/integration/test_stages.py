@@ -124,7 +124,7 @@ async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
     assert done.returncode != 0
     told = " ".join(done.stdout.split())
     assert "stage plugin-check: fail (NothingAllocatable) on node-1" in told
-    assert "not checked anew: this run only reads (--check)" in told
+    assert "not checked again: this run only reads (--check)" in told
     assert changed((await verify()).stdout) == 1
     assert await outcomes(cluster, "node-1") == PASS
     assert changed((await verify()).stdout) == 0
@@ -142,7 +142,7 @@ async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doub
     verify = partial(asyncio.to_thread, cluster.sandbox.playbook, "playbooks/verify.yml")
     told = " ".join((await verify("-e", f"accelkit_kubeconfig={reader}", check=False)).stdout.split())
     assert "stale (StateChanged) on node-1" in told
-    assert "not checked anew: the user may not patch nodes, create pods in accelkit" in told
+    assert "not checked again: the user may not patch nodes, create pods in accelkit" in told
     assert changed((await verify()).stdout) == 1
     assert await outcomes(cluster, "node-1") == PASS
 

@@ -54,21 +54,21 @@ def bundle(tmp_path):
 
 
 def test_a_folder_without_checksums_is_no_bundle(bundle):
-    assert "holds no SHA256SUMS; unpack accelkit-…-bundle.tar.gz" in bundle.install()
+    assert "has no file SHA256SUMS; unpack accelkit-…-bundle.tar.gz" in bundle.install()
 
 
 def test_a_package_that_was_added_is_named(bundle):
     bundle.describe(PYTHON)
     (bundle.folder / "wheels").mkdir()
     (bundle.folder / "wheels" / "click-999-py3-none-any.whl").touch()
-    assert "not in SHA256SUMS: wheels/click-999-py3-none-any.whl; copy the bundle again" in bundle.install()
+    assert "files are not in SHA256SUMS: wheels/click-999-py3-none-any.whl; copy the bundle again" in bundle.install()
 
 
 def test_a_changed_file_is_named(bundle):
     bundle.describe(PYTHON)
     with (bundle.folder / "bundle.json").open("a") as file:
         file.write(" ")
-    assert "not as packed: bundle.json; copy the bundle again" in bundle.install()
+    assert "files differ from SHA256SUMS: bundle.json; copy the bundle again" in bundle.install()
     assert not (bundle.folder / "venv").exists()
 
 
