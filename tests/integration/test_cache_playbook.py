@@ -147,8 +147,8 @@ def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(single
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["/nowhere/signers.yaml"], "there is no file /nowhere/signers.yaml on this machine"),
-        (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; in one folder each needs a name of its own"),
+        (["/nowhere/signers.yaml"], "/nowhere/signers.yaml does not exist on this machine"),
+        (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; give each file a different name"),
     ],
 )
 def test_policies_that_cannot_be_copied_are_refused(single_bed, files, words):

@@ -142,9 +142,9 @@ def test_a_given_archive_is_pushed_where_there_is_a_registry(machine):
 @pytest.mark.parametrize(
     ("tags", "sentence"),
     [
-        (["elsewhere.io/x:1"], "holds elsewhere.io/x:1, and nodes look for accelkit.io/accelkit"),
-        ([], "holds an image without name, and nodes look for accelkit.io/accelkit"),
-        (None, "is no archive of an image"),
+        (["elsewhere.io/x:1"], "contains elsewhere.io/x:1, but nodes use accelkit.io/accelkit"),
+        ([], "contains an image without name, but nodes use accelkit.io/accelkit"),
+        (None, "is not an archive of an image"),
     ],
 )
 def test_an_archive_of_something_else_is_refused(machine, tags, sentence):

@@ -132,8 +132,8 @@ async def test_adopted_definitions_stay_and_their_caches_go_as_the_user_says(api
     assert [labels for _, labels in adopted.values()] == [LABELS] * len(GKM)
     await until(lambda: has_finalizer(api, "mine"), seconds=120)
     said = " ".join(role.run("remove", **adopt).split())
-    assert "users made GKMCache default mine; these stay" in said
-    assert "kernel_cache_purge: true removes them too, but for the definitions that others made" in said
+    assert "GKMCache default mine belong to users and stay" in said
+    assert "kernel_cache_purge: true deletes them too, except the definitions that another system created" in said
     assert await read_definitions(api) == adopted
     assert await read_finalizers(api, "mine") == ["gkm.io.example/finalizer"]
 
@@ -161,7 +161,7 @@ async def test_an_operator_of_gkm_is_refused_unless_it_is_adopted(api, role):
     await api.post(deployments, {"metadata": {"name": "gkm-operator"}, "spec": spec})
     try:
         said = " ".join(role.run("preflight", check=False).split())
-        assert "GKM's operator in gkm-system serve caches of this kind already" in said
+        assert "GKM's operator in gkm-system already serve caches of this kind" in said
         assert "failed=1" in said
         assert changed(role.run("preflight", kernel_cache_adopt=True)) == 0
     finally:

@@ -37,7 +37,7 @@ def test_rights_that_nothing_bounds_need_a_word(control_plane):
 
 def test_a_plugin_that_writes_on_pods_has_to_be_named(control_plane):
     said = preflight(control_plane, accelkit_dialects=["gcushare-2025"])
-    assert "name its user in extender_assignment_writers" in said
+    assert "extender_assignment_writers is empty, but with the dialect gcushare-2025" in said
 
 
 @pytest.fixture

@@ -149,12 +149,12 @@ REFUSED = {
 CASES = {
     "nothing there": ("preflight", {"openshift_found": NONE}, ""),
     "all": ("preflight", {**CLUSTER, "openshift_machine_sets": [WISH]}, ""),
-    "own scheduler": ("preflight", {"openshift_found": FOUND}, "an operator of OpenShift manages kube-scheduler"),
+    "own scheduler": ("preflight", {"openshift_found": FOUND}, "an operator of OpenShift manages it"),
     "no machines": ("preflight", {"openshift_found": NONE, "openshift_machine_sets": [WISH]}, "has no MachineSets"),
     "nobody scales": (
         "preflight",
         {**CLUSTER, "openshift_found": {**FOUND, "autoscaling": False}, "openshift_machine_sets": [WISH]},
-        "leave openshift_cluster_autoscaler and the autoscale of cards-a out",
+        "remove openshift_cluster_autoscaler and the autoscale of cards-a",
     ),
     "no source": (
         "preflight",
@@ -164,7 +164,7 @@ CASES = {
     "autoscaler of others": (
         "preflight",
         {**SCALED, "openshift_autoscalers": {"resources": [{"metadata": {"labels": {"a": "b"}}}]}},
-        "the ClusterAutoscaler default is there, and is not ours",
+        "the ClusterAutoscaler default exists, and does not belong to accelkit",
     ),
     "our autoscaler": (
         "preflight",

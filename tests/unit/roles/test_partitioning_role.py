@@ -125,7 +125,7 @@ FOUND = {
     "no namespace": (
         [{**ABSENT, "partitioning_quota": {"namespace": "gone"}}, there("Namespace", "a")],
         [],
-        "there is no namespace gone, for which",
+        "the namespace gone does not exist",
     ),
 }
 

@@ -152,14 +152,14 @@ def template(*, suspend=True, **metadata):
 # By name: what the cluster has (None where it is not asked), what files bring by stage, and what is told of it.
 TEMPLATES = {
     "there": ([template()], {}, ""),
-    "absent": ([], {}, "CronJob reset in the namespace accelkit, which is not there; create it"),
-    "running": ([template(suspend=False)], {}, "which is not suspended; give it suspend: true, or leave reset_job"),
+    "absent": ([], {}, "CronJob reset in the namespace accelkit does not exist; create it"),
+    "running": ([template(suspend=False)], {}, "is not suspended; set suspend: true, or leave reset_job"),
     "brought after drivers": (None, {"driver": [template()], "device-plugin": None}, ""),
     "brought after the agent": (None, {"device-plugin": [template(name="other"), template(namespace="accelkit")]}, ""),
-    "brought elsewhere": ([], {"driver": [template(namespace="other")]}, "which is not there"),
+    "brought elsewhere": ([], {"driver": [template(namespace="other")]}, "does not exist"),
     "brought, whatever is there": (None, {"driver": [template(suspend=False)], "monitoring": [template()]}, ""),
-    "brought running": (None, {"driver": [template(suspend=False)]}, "which is not suspended"),
-    "another kind": ([], {"driver": [template() | {"kind": "Job"}]}, "which is not there"),
+    "brought running": (None, {"driver": [template(suspend=False)]}, "is not suspended"),
+    "another kind": ([], {"driver": [template() | {"kind": "Job"}]}, "does not exist"),
 }
 
 
