@@ -98,7 +98,7 @@ SHARE = {"accelkit.io/memory": "1"}
 
 @pytest.mark.parametrize("key", KEYS)
 async def test_nobody_says_of_his_own_pod_which_cards_it_got(cluster, tenant, key):
-    with pytest.raises(ApiError, match=f"only accelkit writes {key}; leave such annotations of pods as they are"):
+    with pytest.raises(ApiError, match=f"only accelkit writes {key}; do not set or change these annotations of pods"):
         await tenant.post(PODS, pod(annotations={key: "0"}))
     await tenant.post(PODS, pod("named", annotations={"accelkit.io/request": "{}", "gas-allow": "card0"}))
     for path in (f"{PODS}/named", f"{PODS}/named/status"):
@@ -147,7 +147,7 @@ async def test_kubelets_agents_and_the_extender_write_what_is_theirs(cluster, te
         mirror["spec"]["containers"][0]["resources"] = {"limits": SHARE}
         await kubelet.post(PODS, mirror)
     # A user's pod does not become one by saying so. Two policies refuse it, and the API server names any one of them.
-    with pytest.raises(ApiError, match=r"only accelkit writes|names no node itself"):
+    with pytest.raises(ApiError, match=r"only accelkit writes|must not set spec.nodeName"):
         await tenant.post(PODS, {**mirror, "metadata": {**mirror["metadata"], "name": "no-mirror"}})
     async with acting_as_agent(kubeconfig, "node-1") as agent:
         await agent.patch(f"{PODS}/own", {"metadata": {"annotations": {ASSIGNMENT: FORGED}}})
@@ -170,7 +170,7 @@ async def test_kubelets_mirror_no_pods_that_look_like_accelkits(cluster):
 
     ours = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/name": "accelkit-cache-controller"}
     async with acting_as_kubelet(cluster.sandbox.kubeconfig, "node-1") as kubelet:
-        assert "kubelets create no pods of accelkit" in await refusal_of(kubelet, own, mirror(ours))
+        assert "a kubelet must not create pods of accelkit" in await refusal_of(kubelet, own, mirror(ours))
         assert await refusal_of(kubelet, PODS, mirror(ours)) == ""
         assert await refusal_of(kubelet, own, mirror({"app.kubernetes.io/name": "another"})) == ""
     # Who creates ours is no kubelet.
@@ -219,7 +219,7 @@ FROM_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']
     ids=["all", "by a field", "another vendor's", "by another variable", "by a channel"],
 )
 async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster, tenant, variable):
-    refusal = "containers name no cards to the container runtime"
+    refusal = "a container must not request cards from the container runtime"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, env=[variable]))
     sharing = pod(limits=SHARE)
@@ -239,7 +239,7 @@ async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster
 @pytest.mark.parametrize("version", [{"value": "12.4.1"}, FROM_FIELD], ids=["a value", "by a field"])
 async def test_a_container_without_a_share_is_not_one_of_an_old_image(cluster, tenant, version):
     variable = {"name": "CUDA_VERSION", **version}
-    refusal = "a container without a share gets all cards by CUDA_VERSION"
+    refusal = "CUDA_VERSION gives a container without a share all cards"
 
     def with_sidecar(name, *env, limits=None):
         sharing = pod(name, limits=SHARE)
@@ -277,7 +277,7 @@ async def test_a_container_without_a_share_is_not_one_of_an_old_image(cluster, t
     ],
 )
 async def test_nor_by_annotations_that_plugins_of_the_runtime_obey(cluster, tenant, key):
-    refusal = "pods name no cards to the container runtime"
+    refusal = "a pod must not request cards from the container runtime"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, annotations={key: "all"}))
     await tenant.post(PODS, pod(limits=SHARE))
@@ -309,7 +309,7 @@ async def create_on_ghost(cluster, tenant, name, limits):
 async def test_a_pod_with_shares_is_not_deleted_at_once(ghost, tenant):
     """If it is ending, its kubelet runs it on for its grace period, and gives its devices to the next pod."""
     await create_on_ghost(ghost, tenant, "p", SHARE)
-    refusal = "the containers of a pod that is deleted at once may run on with their cards"
+    refusal = "containers of a pod that is deleted without a grace period may continue to use their cards"
     for path in (f"{PODS}/p", PODS):
         assert refusal in await find_refusal(tenant.delete(path, AT_ONCE))
     await tenant.delete(f"{PODS}/p")
@@ -337,10 +337,10 @@ async def test_other_pods_are_deleted_at_once_and_an_administrator_deletes_all(g
 
 async def test_a_pod_with_shares_names_no_node(cluster, tenant):
     for asking in (pod(limits=SHARE, nodeName="node-1"), pod(limits={"accelkit.io/cards": "1"}, nodeName="node-1")):
-        with pytest.raises(ApiError, match="names no node itself; leave spec"):
+        with pytest.raises(ApiError, match="must not set spec.nodeName; remove it"):
             await tenant.post(PODS, asking)
     init = [{"name": "i", "image": "busybox", "resources": {"limits": SHARE}}]
-    with pytest.raises(ApiError, match="names no node itself"):
+    with pytest.raises(ApiError, match="must not set spec.nodeName"):
         await tenant.post(PODS, pod(nodeName="node-1", initContainers=init))
     await tenant.post(PODS, pod("plain", nodeName="node-1"))
 
@@ -353,7 +353,7 @@ async def test_large_pods_are_judged_within_the_api_servers_budget(cluster, tena
     await tenant.patch(f"{PODS}/p/status", {"status": {"message": "x"}})
     large["metadata"]["name"] = "q"
     large["spec"]["containers"][49]["env"].append({"name": VISIBLE, "value": "all"})
-    with pytest.raises(ApiError, match="containers name no cards"):
+    with pytest.raises(ApiError, match="a container must not request cards"):
         await tenant.post(PODS, large)
 
 
@@ -394,7 +394,7 @@ async def test_no_pod_keeps_a_new_leader_or_an_agent_from_writing(cluster, tenan
 
 @pytest.mark.parametrize("value", ["y" * MOST, "\U0001f600" * (MOST // 4)], ids=["long", "of four bytes each"])
 async def test_annotations_of_a_pod_with_shares_leave_room_for_the_assignment(cluster, tenant, value):
-    refusal = "annotations of pods that are guarded have at most 180 KiB together"
+    refusal = "the annotations of a pod that requests shares of cards can have at most 180 KiB together"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, annotations={"x": value}))
     await tenant.post(PODS, pod(limits=SHARE))
@@ -442,7 +442,7 @@ async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory
     try:
         deadline = time.monotonic() + 30
         # Some moments pass until the API server goes by a policy that was changed.
-        while "containers name no cards" not in await refusal_of(tenant, PODS, plain):
+        while "a container must not request cards" not in await refusal_of(tenant, PODS, plain):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.2)
         for namespace in ("kube-system", "accelkit"):

@@ -231,7 +231,9 @@ def test_a_wrong_answer_is_refused_by_name(awx):
 def test_drivers_that_hosts_bring_are_not_upgraded(awx):
     job = awx.run("driver", {"accelkit_driver_nodes": "", "accelkit_driver_serial": ""})
     assert (job.status, job.changed) == ("failed", 0)
-    assert "accelkit does not manage the drivers, because accelkit_driver_mode is preinstalled" in " ".join(job.said.split())
+    assert "accelkit does not manage the drivers, because accelkit_driver_mode is preinstalled" in " ".join(
+        job.said.split()
+    )
 
 
 def test_what_is_to_come_is_answered(awx):

@@ -20,7 +20,7 @@ from accelkit.kube.paths import build_collection_path, build_pod_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-REFUSED = "is mounted writable, and all its pods share its files"
+REFUSED = "is mounted writable, but all its pods share its files"
 CONTROLLER = "system:serviceaccount:accelkit:accelkit-cache-controller"
 OUR_VOLUME = "accelkit-cache-current-0123456789"
 FOLDER = "/var/lib/accelkit/kernel-caches"
@@ -152,7 +152,7 @@ async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, name
     pod, _, volume = name.rpartition("-")
     for made in (owning(volume, pod=pod), owning(PINNED[1:], pod=name)):
         refusal = await cluster.refusal(namespace, made)
-        assert f"has the name of one of kernel cache {name}: rename the volume" in refusal
+        assert f"has the name of a claim of kernel cache {name}: rename the volume" in refusal
     others = [
         owning("data", pod=name),
         owning(volume, pod="another"),
@@ -225,7 +225,7 @@ async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace,
     pod["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
 
     async def judged():
-        return ("is mounted by a claim of a cache alone" in await cluster.refusal(namespace, pod)) is refused
+        return ("only a claim of a cache may mount" in await cluster.refusal(namespace, pod)) is refused
 
     await until(judged)
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": path}}
@@ -235,7 +235,7 @@ async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace,
         await cluster.api.post("/api/v1/persistentvolumes", body, query=DRY)
     except ApiError as exc:
         found = str(exc)
-    assert ("only the cache controller makes volumes" in found) is refused
+    assert ("only the cache controller may create volumes" in found) is refused
 
 
 def claim(name, volume="", **meta):
@@ -246,10 +246,10 @@ def claim(name, volume="", **meta):
 
 async def test_a_volume_of_a_cache_is_for_the_controllers_claim_alone(cluster, guarded, namespace):
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
-    with pytest.raises(ApiError, match="is for the claim that the cache controller made"):
+    with pytest.raises(ApiError, match="is only for the claim that the cache controller created"):
         await cluster.api.post(claims, claim("stolen", OUR_VOLUME), query=DRY)
     await cluster.api.post(claims, claim("later"))
-    with pytest.raises(ApiError, match="is for the claim that the cache controller made"):
+    with pytest.raises(ApiError, match="is only for the claim that the cache controller created"):
         await cluster.api.patch(f"{claims}/later", {"spec": {"volumeName": OUR_VOLUME}}, query=DRY)
     async with acting_as(guarded, CONTROLLER, "system:masters") as controller:
         await controller.post(claims, claim("ours", OUR_VOLUME))
@@ -267,18 +267,18 @@ async def test_nobody_makes_a_pod_the_owner_of_a_caches_claim(cluster, guarded, 
     async with acting_as(guarded, CONTROLLER, "system:masters") as controller:
         await controller.post(claims, made)
         for path in (f"{claims}/ours", f"{claims}/ours/status"):
-            with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+            with pytest.raises(ApiError, match="the claim of a kernel cache must have no owner"):
                 await cluster.api.patch(path, owned)
-            with pytest.raises(ApiError, match="of the claim of a kernel cache stay"):
+            with pytest.raises(ApiError, match="of the claim of a kernel cache are immutable"):
                 await cluster.api.patch(path, {"metadata": {"labels": {"app.kubernetes.io/component": None}}})
-        with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+        with pytest.raises(ApiError, match="the claim of a kernel cache must have no owner"):
             await cluster.api.post(claims, claim("new", labels=marks, **owned["metadata"]), query=DRY)
         # An owner of before the policy may be taken off, and does not stop other changes, but does not become another.
         former = await make_owner(cluster, namespace, "former")
         await controller.patch(f"{claims}/ours", {"metadata": {"ownerReferences": [former]}})
     await cluster.api.patch(f"{claims}/ours", {"metadata": {"labels": {"a": "b"}}})
     controlled = {"metadata": {"ownerReferences": [{**former, "controller": True}]}}
-    with pytest.raises(ApiError, match="the claim of a kernel cache has no owner"):
+    with pytest.raises(ApiError, match="the claim of a kernel cache must have no owner"):
         await cluster.api.patch(f"{claims}/ours", controlled)
     await cluster.api.patch(f"{claims}/ours", {"metadata": {"ownerReferences": None}})
 

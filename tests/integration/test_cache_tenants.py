@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 RBAC = "rbac.authorization.k8s.io/v1"
 # It deletes what has an owner that is not there, which a tenant may write.
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
-STAYS = "until the cache controller has taken its claims away"
-REFUSED = "is mounted writable, and all its pods share its files"
+STAYS = "until the cache controller has deleted its claims"
+REFUSED = "is mounted writable, but all its pods share its files"
 GATED = {"schedulingGates": [{"name": "example.com/later"}]}
 
 
@@ -224,7 +224,7 @@ async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, cache
     path = await tenant.cache("own-cache")
     await tenant.served(path)
     refusal = await tenant.refusal(owning("cache", pod="own"))
-    assert "has the name of one of kernel cache own-cache" in refusal
+    assert "has the name of a claim of kernel cache own-cache" in refusal
     other = make_pod(mount(readOnly=True), claim="own-cache", spec=GATED)
     user = msgspec.json.decode(await tenant.api.get(build_object_path(tenant.pods, await tenant.pod(other))))
     # A claim whose owner is not there would be collected.
@@ -233,7 +233,7 @@ async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, cache
     change = {"metadata": {"ownerReferences": [owner]}}
     claims = [build_object_path(tenant.claims, name) for name in await tenant.ours()]
     for claim in claims:
-        assert "the claim of a kernel cache has no owner" in await find_refusal(tenant.api.patch(claim, change))
+        assert "the claim of a kernel cache must have no owner" in await find_refusal(tenant.api.patch(claim, change))
     # Owners of before there was the policy.
     async with without_policy(caches.api, "accelkit-cache-volumes"):
         for claim in claims:

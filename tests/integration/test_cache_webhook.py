@@ -145,7 +145,7 @@ async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, n
 async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, namespace):
     await ready(served, namespace, "early-bird")
     for pod in (owning("bird", pod="early"), owning(PINNED[1:], pod="early-bird")):
-        assert "has the name of one of kernel cache early-bird: rename the volume" in await served.refusal(
+        assert "has the name of a claim of kernel cache early-bird: rename the volume" in await served.refusal(
             namespace, pod
         )
     await served.create(namespace, owning("data", pod="early-bird-2"))
@@ -191,7 +191,7 @@ async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not
     # Whoever pretends that the pod was handled still cannot write.
     pretended = {CACHE_PINNED_ANNOTATION: DIGEST}
     writing = await served.refusal(namespace, make_pod(mount(), annotations=pretended))
-    assert "is mounted writable, and all its pods share its files" in writing
+    assert "is mounted writable, but all its pods share its files" in writing
     assert await served.refusal(namespace, make_pod(mount(readOnly=True), annotations=pretended)) == ""
 
 

@@ -216,7 +216,7 @@ async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
     cache = {"metadata": {"name": "kept"}, "spec": {"image": "quay.io/acme/cache:v1"}}
     caches = build_collection_path("gkm.io/v1alpha1", "gkmcaches", "default")
     await api.post(caches, {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache", **cache})
-    with pytest.raises(ApiError, match="only the cache controller writes the status"):
+    with pytest.raises(ApiError, match="only the cache controller may write the status"):
         await api.patch(f"{caches}/kept/status", {"status": {"resolvedDigest": f"sha256:{'0' * 64}"}})
 
     # The garbage collector deletes a report whose Node is not there.
@@ -254,21 +254,21 @@ async def holds_agents(sandbox: Sandbox, caches: str, uid: str) -> None:
     kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode"}
     async with acting_as(sandbox.kubeconfig, AGENT, extra={NODE_NAME: "node-2"}) as agent:
         other = {**kind, "metadata": {"name": "node-1"}}
-        await is_refused(agent, reports, other, by="reports of its own node only")
+        await is_refused(agent, reports, other, by="may report only its node")
         owned = {**kind, "metadata": {"name": "node-2", "finalizers": ["a.example/b"]}}
         await is_refused(agent, reports, owned, by="no finalizers")
         of_other = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "u"}
         for owner in (of_other, {**of_other, "name": "node-2", "controller": True}, {**of_other, "kind": "ConfigMap"}):
             owned = {**kind, "metadata": {"name": "node-2", "ownerReferences": [owner]}}
-            await is_refused(agent, reports, owned, by="no owner but its node")
+            await is_refused(agent, reports, owned, by="no owner except its node")
         for labels in ({"kubernetes.io/hostname": "node-1"}, {"accelkit.io/other": "node-2"}):
             labelled = {**kind, "metadata": {"name": "node-2", "labels": labels}}
-            await is_refused(agent, reports, labelled, by="no label but its node's name")
+            await is_refused(agent, reports, labelled, by="no label except its node's name")
         owner = {**of_other, "name": "node-2", "uid": uid}
         own = {"name": "node-2", "ownerReferences": [owner], "labels": {"kubernetes.io/hostname": "node-2"}}
         await agent.post(reports, {**kind, "metadata": own})
         await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-2"}})
-        with pytest.raises(ApiError, match="names no other node"):
+        with pytest.raises(ApiError, match="must name its own node"):
             await agent.patch(f"{reports}/node-2/status", {"status": {"nodeName": "node-1"}})
         for path in (f"{caches}/kept", f"{caches}/kept/status"):
             with pytest.raises(ApiError, match="forbidden"):

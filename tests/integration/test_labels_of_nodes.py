@@ -102,7 +102,7 @@ async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the
             await until(asked, "node-2's labels were not asked for")
             assert written["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "node-2"
             metadata = {"name": "node-1", "labels": written["metadata"]["labels"]}
-            with pytest.raises(ApiError, match="changes nodefeatures of its own node only"):
+            with pytest.raises(ApiError, match="change only nodefeatures of its own node"):
                 await agent.post(FEATURES, {**written, "metadata": metadata})
     finally:
         await cluster.api.delete(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")

@@ -124,4 +124,4 @@ async def test_what_is_applied_is_there_once_and_goes_again(openshift, tmp_path)
 def test_the_kube_scheduler_of_openshifts_operator_is_left_alone(openshift, tmp_path):
     status, said = run(openshift, tmp_path, "preflight", accelkit_mode="")
     assert status != 0
-    assert "an operator of OpenShift manages kube-scheduler" in said
+    assert "cannot configure kube-scheduler: an operator of OpenShift manages it" in said

@@ -248,7 +248,7 @@ async def test_kubernetes_own_pod_group_says_the_size(site, gated):
 
 async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):
     await site.add_nodes(1)
-    bound = f"changes no more of a pod than the annotation {FENCED_AT_ANNOTATION}"
+    bound = f"may change only the annotation {FENCED_AT_ANNOTATION}"
     pod = await site.pod(site.name(), 8, size=9)
     path = f"{PODS}/{pod['metadata']['name']}"
     ours = {"op": "remove", "path": "/spec/schedulingGates/0"}
@@ -281,7 +281,7 @@ async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else
         fence = {"metadata": {"annotations": {FENCED_AT_ANNOTATION: "2026-01-01T00:00:00.000000Z"}}}
         assert await find_refusal(api.patch(path, fence)) == ""
         fence["metadata"]["annotations"][FENCED_AT_ANNOTATION] = "x" * 41
-        assert "is a time" in await find_refusal(api.patch(path, fence))
+        assert "must be a time" in await find_refusal(api.patch(path, fence))
         fence["metadata"]["annotations"] = {FENCED_AT_ANNOTATION: "now", "x": "y"}
         assert bound in await find_refusal(api.patch(path, fence))
         assert bound in await find_refusal(api.patch(f"{path}/status", {"metadata": {"annotations": {"x": "y"}}}))

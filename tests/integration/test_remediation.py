@@ -180,11 +180,11 @@ async def bounded(control_plane, token):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"metadata": {"annotations": {"example.org/x": "y"}}}, "no other annotations"),
-        ({"metadata": {"labels": {"accelkit.io/share": "true"}}}, "no labels"),
-        ({"spec": {"unschedulable": False}}, "nothing of a node's spec but one taint"),
-        ({"spec": {"taints": None}}, "no taint but"),
-        ({"spec": {"taints": [FOREIGN, {"key": "accelkit.io/unhealthy", "effect": "NoExecute"}]}}, "no taint but"),
+        ({"metadata": {"annotations": {"example.org/x": "y"}}}, "only its own annotations"),
+        ({"metadata": {"labels": {"accelkit.io/share": "true"}}}, "must not change labels"),
+        ({"spec": {"unschedulable": False}}, "only one taint in the spec"),
+        ({"spec": {"taints": None}}, "only the taint"),
+        ({"spec": {"taints": [FOREIGN, {"key": "accelkit.io/unhealthy", "effect": "NoExecute"}]}}, "only the taint"),
         ({"metadata": {"annotations": {"accelkit.io/cordon": "0"}}}, ""),
         # Kubernetes taints a node that is not ready, whenever it comes to it, so the others are left as they are.
         ([{"op": "add", "path": "/spec/taints/-", "value": UNHEALTHY}], ""),
@@ -199,7 +199,7 @@ async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, b
             refused = await find_refusal(
                 service.patch(f"{NODES}/{name}", {"metadata": {"labels": {"probe": "x"}}}, query={"dryRun": "All"})
             )
-            return "no labels" in refused
+            return "must not change labels" in refused
 
         await until(in_force)
         kind = "json" if isinstance(change, list) else "merge"
@@ -220,7 +220,7 @@ async def test_of_a_nodes_status_the_service_changes_one_condition_alone(control
             change = {"status": {"conditions": [{**READY, "status": "False"}]}}
             # What came through before the policy was in force would change nothing any more.
             asked = service.patch(path, change, kind="strategic", query={"dryRun": "All"})
-            return "nothing of a node's status" in await find_refusal(asked)
+            return "only the condition AcceleratorHealthy" in await find_refusal(asked)
 
         await until(in_force)
         await service.patch(path, {"status": {"conditions": [ours]}}, kind="strategic")

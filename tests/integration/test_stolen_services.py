@@ -146,48 +146,48 @@ CONTAINER = f"{POD}/containers/0"
 KEY = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "accelkit-extender-tls", "key": "tls.key"}}}
 OTHER = [{"name": "x", "image": "vendor.test/tools:1"}]
 RESETS: list[tuple[str, dict[str, Any], str]] = [
-    ("another image", {f"{CONTAINER}/image": "evil"}, "but for the node"),
-    ("another command", {f"{CONTAINER}/command/2": "id"}, "but for the node"),
-    ("arguments", {f"{CONTAINER}/args": ["x"]}, "but for the node"),
-    ("another user", {f"{CONTAINER}/securityContext/runAsUser": 0}, "but for the node"),
-    ("the host's root", {f"{POD}/volumes/0/hostPath/path": "/"}, "but for the node"),
-    ("one more volume", {f"{POD}/volumes/+": {"name": "x", "secret": {"secretName": "x"}}}, "but for the node"),
-    ("one more container", {f"{POD}/containers/+": OTHER[0]}, "but for the node"),
-    ("another init container", {f"{POD}/initContainers": OTHER}, "but for the node"),
-    ("no init container", {f"{POD}/initContainers": None}, "but for the node"),
-    ("the host's network", {f"{POD}/hostNetwork": True}, "but for the node"),
-    ("an account", {f"{POD}/serviceAccountName": "accelkit-extender"}, "but for the node"),
-    ("another account", {f"{POD}/serviceAccountName": "x"}, "but for the node"),
-    ("a priority", {f"{POD}/priorityClassName": "system-node-critical"}, "but for the node"),
-    ("another variable", {f"{CONTAINER}/env/+": {"name": "LD_PRELOAD", "value": "x"}}, "but for the node"),
-    ("another value", {f"{CONTAINER}/env/0/value": "2"}, "but for the node"),
-    ("a key as a variable", {f"{CONTAINER}/env/+": KEY}, "but for the node"),
-    ("a key in place of a name", {f"{CONTAINER}/env/1": {**KEY, "name": "ACCELKIT_BDF"}}, "but for the node"),
-    ("a command in a name", {f"{CONTAINER}/env/1/value": "$(id)"}, "but for the node"),
-    ("an address of no card", {f"{CONTAINER}/env/1/value": "../.."}, "but for the node"),
-    ("a list of cards", {f"{CONTAINER}/env/2/value": "0,1"}, "but for the node"),
-    ("a path as a card", {f"{CONTAINER}/env/2/value": "a/../b"}, "but for the node"),
-    ("another node", {f"{CONTAINER}/env/3/value": "node-2"}, "but for the node"),
-    ("an option", {f"{CONTAINER}/env/4/value": "--all"}, "but for the node"),
-    ("a name twice", {f"{CONTAINER}/env/+": {"name": "ACCELKIT_NODE", "value": "node-1"}}, "but for the node"),
-    ("all keys as variables", {f"{CONTAINER}/envFrom": [{"secretRef": {"name": "x"}}]}, "but for the node"),
+    ("another image", {f"{CONTAINER}/image": "evil"}, "except for the node"),
+    ("another command", {f"{CONTAINER}/command/2": "id"}, "except for the node"),
+    ("arguments", {f"{CONTAINER}/args": ["x"]}, "except for the node"),
+    ("another user", {f"{CONTAINER}/securityContext/runAsUser": 0}, "except for the node"),
+    ("the host's root", {f"{POD}/volumes/0/hostPath/path": "/"}, "except for the node"),
+    ("one more volume", {f"{POD}/volumes/+": {"name": "x", "secret": {"secretName": "x"}}}, "except for the node"),
+    ("one more container", {f"{POD}/containers/+": OTHER[0]}, "except for the node"),
+    ("another init container", {f"{POD}/initContainers": OTHER}, "except for the node"),
+    ("no init container", {f"{POD}/initContainers": None}, "except for the node"),
+    ("the host's network", {f"{POD}/hostNetwork": True}, "except for the node"),
+    ("an account", {f"{POD}/serviceAccountName": "accelkit-extender"}, "except for the node"),
+    ("another account", {f"{POD}/serviceAccountName": "x"}, "except for the node"),
+    ("a priority", {f"{POD}/priorityClassName": "system-node-critical"}, "except for the node"),
+    ("another variable", {f"{CONTAINER}/env/+": {"name": "LD_PRELOAD", "value": "x"}}, "except for the node"),
+    ("another value", {f"{CONTAINER}/env/0/value": "2"}, "except for the node"),
+    ("a key as a variable", {f"{CONTAINER}/env/+": KEY}, "except for the node"),
+    ("a key in place of a name", {f"{CONTAINER}/env/1": {**KEY, "name": "ACCELKIT_BDF"}}, "except for the node"),
+    ("a command in a name", {f"{CONTAINER}/env/1/value": "$(id)"}, "except for the node"),
+    ("an address of no card", {f"{CONTAINER}/env/1/value": "../.."}, "except for the node"),
+    ("a list of cards", {f"{CONTAINER}/env/2/value": "0,1"}, "except for the node"),
+    ("a path as a card", {f"{CONTAINER}/env/2/value": "a/../b"}, "except for the node"),
+    ("another node", {f"{CONTAINER}/env/3/value": "node-2"}, "except for the node"),
+    ("an option", {f"{CONTAINER}/env/4/value": "--all"}, "except for the node"),
+    ("a name twice", {f"{CONTAINER}/env/+": {"name": "ACCELKIT_NODE", "value": "node-1"}}, "except for the node"),
+    ("all keys as variables", {f"{CONTAINER}/envFrom": [{"secretRef": {"name": "x"}}]}, "except for the node"),
     ("no node", {f"{POD}/nodeName": None}, "each on one node"),
-    ("another name", {"metadata/name": "other"}, "creates no Jobs but"),
-    ("a label", {"metadata/labels/a": "b"}, "has the labels and annotations"),
+    ("another name", {"metadata/name": "other"}, "create only Jobs"),
+    ("a label", {"metadata/labels/a": "b"}, "must have the labels and annotations"),
     (
         "an owner",
         {"metadata/ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "0"}]},
         "labels",
     ),
-    ("a label of pods", {"spec/template/metadata/labels/a": "b"}, "pods that reset a card have the labels"),
+    ("a label of pods", {"spec/template/metadata/labels/a": "b"}, "pods that reset a card must have the labels"),
     (
         "a runtime's annotation",
         {"spec/template/metadata/annotations": {"cdi.k8s.io/x": "v.test/d=0"}},
         "have the labels",
     ),
-    ("many pods", {"spec/parallelism": 100}, "is that of the CronJob"),
-    ("pods of others", {"spec/manualSelector": True, "spec/selector": {"matchLabels": {"app": "reset"}}}, "is that of"),
-    ("more tries", {"spec/backoffLimit": 9}, "is that of the CronJob"),
+    ("many pods", {"spec/parallelism": 100}, "must match the CronJob"),
+    ("pods of others", {"spec/manualSelector": True, "spec/selector": {"matchLabels": {"app": "reset"}}}, "must match"),
+    ("more tries", {"spec/backoffLimit": 9}, "must match the CronJob"),
 ]
 
 
@@ -219,14 +219,14 @@ async def test_a_template_that_was_changed_since_is_not_run(thief_of, control_pl
 SYSTEM_LEASES = LEASES.replace(OURS, "kube-system")
 STATE: list[tuple[str, str, str, dict[str, Any], str]] = [
     ("its Lease", REMEDIATION, LEASES, {"metadata": {"name": REMEDIATION}}, ""),
-    ("another's Lease", REMEDIATION, LEASES, {"metadata": {"name": EXTENDER}}, "no Lease but its own"),
-    ("a report", REMEDIATION, CONFIG_MAPS, {"metadata": {"name": "node-1"}}, "no ConfigMap but its breaker"),
+    ("another's Lease", REMEDIATION, LEASES, {"metadata": {"name": EXTENDER}}, "its own Lease"),
+    ("a report", REMEDIATION, CONFIG_MAPS, {"metadata": {"name": "node-1"}}, "only the ConfigMap of its breaker"),
     ("its Lease", EXTENDER, LEASES, {"metadata": {"name": EXTENDER}}, ""),
-    ("another's Lease", EXTENDER, LEASES, {"metadata": {"name": CACHES}}, "writes no leases but its own"),
+    ("another's Lease", EXTENDER, LEASES, {"metadata": {"name": CACHES}}, "write only its own leases"),
     ("its Lease", KEEPER, SYSTEM_LEASES, {"metadata": {"name": "accelkit-run"}}, ""),
-    ("another's Lease", KEEPER, SYSTEM_LEASES, {"metadata": {"name": "kube-scheduler"}}, "no Lease but accelkit-run"),
+    ("another's Lease", KEEPER, SYSTEM_LEASES, {"metadata": {"name": "kube-scheduler"}}, "only the Lease accelkit-run"),
     ("its Lease", CACHES, LEASES, {"metadata": {"name": CACHES}}, ""),
-    ("another's Lease", CACHES, LEASES, {"metadata": {"name": EXTENDER}}, "writes no leases but its own"),
+    ("another's Lease", CACHES, LEASES, {"metadata": {"name": EXTENDER}}, "write only its own leases"),
 ]
 
 
@@ -237,8 +237,8 @@ def build_slice(name, service):
 
 STATE += [
     ("its slice", EXTENDER, SLICES, build_slice(EXTENDER, EXTENDER), ""),
-    ("the slice of the webhook", EXTENDER, SLICES, build_slice("x", CACHES), "writes no endpointslices but its own"),
-    ("its slice for the webhook", EXTENDER, SLICES, build_slice(EXTENDER, CACHES), "that of its own Service"),
+    ("the slice of the webhook", EXTENDER, SLICES, build_slice("x", CACHES), "write only its own endpointslices"),
+    ("its slice for the webhook", EXTENDER, SLICES, build_slice(EXTENDER, CACHES), "must belong to its own Service"),
 ]
 
 
@@ -258,10 +258,10 @@ GRANTED = {"nvidia.com/container.main.gpu-memory.limit": "1"}
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
-        ({"annotations": GRANTED}, "no annotations of pods but"),
-        ({"annotations": {"cdi.k8s.io/x": "vendor.test/device=0"}}, "no annotations of pods but"),
-        ({"annotations": {"io.kubernetes.cri-o.Devices": "/dev/sda"}}, "no annotations of pods but"),
-        ({"labels": {"app.kubernetes.io/name": EXTENDER}}, "no labels of pods"),
+        ({"annotations": GRANTED}, "only the annotations of the assignment"),
+        ({"annotations": {"cdi.k8s.io/x": "vendor.test/device=0"}}, "only the annotations of the assignment"),
+        ({"annotations": {"io.kubernetes.cri-o.Devices": "/dev/sda"}}, "only the annotations of the assignment"),
+        ({"labels": {"app.kubernetes.io/name": EXTENDER}}, "not write labels of pods"),
         ({"annotations": {"accelkit.io/assignment": "{}"}}, "not found"),
         ({"labels": {"topology.kubernetes.io/zone": "a"}}, "not found"),
     ],
@@ -291,7 +291,7 @@ async def try_annotations(kubeconfig):
             return await find_refusal(extender.post(path, body, query=DRY))
 
         async def is_refused():
-            return "no annotations of pods but" in await find_answer({"k8s.v1.cni.cncf.io/networks": "x"})
+            return "only the annotations of the assignment" in await find_answer({"k8s.v1.cni.cncf.io/networks": "x"})
 
         await until(is_refused)
         assert "not found" in await find_answer(GRANTED)

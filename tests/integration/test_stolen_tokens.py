@@ -121,7 +121,7 @@ async def test_a_thief_holds_no_image_by_its_tag(thief):
         taken = json.loads(await thief.post(COLLECTIONS["daemon_set"], bad, query=DRY))
         assert "image" not in str(taken["spec"]["template"]["spec"].get("volumes"))
     else:
-        assert "mount claims" in refused
+        assert "mount only claims" in refused
 
 
 CONFIGURATION = build_object_path(CONFIGURATIONS, NAME)
@@ -216,37 +216,52 @@ def others(control_plane, site):
 
 
 OTHERS: list[tuple[str, str, dict[str, Any] | None, str]] = [
-    (f"{COLLECTIONS['config_map']}/accelkit-scheduler-keeper", "delete", None, "writes no configmaps but its own"),
-    (f"{COLLECTIONS['job']}/accelkit-driver-build", "delete", None, "writes no jobs but its own"),
-    (f"{CLAIMS}/data", "delete", None, "touches no persistentvolumeclaims but"),
-    (f"{VOLUMES}/stolen-data", "delete", None, "touches no persistentvolumes but"),
-    (f"{VOLUMES}/stolen-filled", "delete", None, "touches no persistentvolumes but"),
+    (f"{COLLECTIONS['config_map']}/accelkit-scheduler-keeper", "delete", None, "write only its own configmaps"),
+    (f"{COLLECTIONS['job']}/accelkit-driver-build", "delete", None, "write only its own jobs"),
+    (f"{CLAIMS}/data", "delete", None, "write only the persistentvolumeclaims of kernel caches"),
+    (f"{VOLUMES}/stolen-data", "delete", None, "write only the persistentvolumes of kernel caches"),
+    (f"{VOLUMES}/stolen-filled", "delete", None, "write only the persistentvolumes of kernel caches"),
     (f"{CACHES}/kernels", "delete", None, "cannot delete resource"),
     # By a label first, and then as its own.
-    (f"{CLAIMS}/data", "patch", PROTECTED, "touches no persistentvolumeclaims but"),
-    (f"{VOLUMES}/stolen-data", "patch", PROTECTED, "touches no persistentvolumes but"),
-    (f"{VOLUMES}/stolen-data", "patch", {**PROTECTED, "spec": MINE}, "touches no persistentvolumes but"),
+    (f"{CLAIMS}/data", "patch", PROTECTED, "write only the persistentvolumeclaims of kernel caches"),
+    (f"{VOLUMES}/stolen-data", "patch", PROTECTED, "write only the persistentvolumes of kernel caches"),
+    (
+        f"{VOLUMES}/stolen-data",
+        "patch",
+        {**PROTECTED, "spec": MINE},
+        "write only the persistentvolumes of kernel caches",
+    ),
     (
         f"{VOLUMES}/stolen-filled",
         "patch",
         {**PROTECTED, "spec": {"mountOptions": ["suid"]}},
-        "nothing of a volume but its claim",
+        "only the claim, access modes",
     ),
-    (f"{VOLUMES}/stolen-filled", "patch", {"metadata": {"labels": {"a": "b"}}}, "writes no labels"),
-    (f"{VOLUMES}/stolen-filled", "patch", {"metadata": {"finalizers": None, **PROTECTED["metadata"]}}, "no finalizers"),
+    (f"{VOLUMES}/stolen-filled", "patch", {"metadata": {"labels": {"a": "b"}}}, "write only labels"),
+    (
+        f"{VOLUMES}/stolen-filled",
+        "patch",
+        {"metadata": {"finalizers": None, **PROTECTED["metadata"]}},
+        "only its own finalizer",
+    ),
     (
         f"{VOLUMES}/stolen-filled",
         "patch",
         {"spec": {"persistentVolumeReclaimPolicy": "Recycle"}, **PROTECTED},
-        "nothing of a volume but its claim",
+        "only the claim, access modes",
     ),
     (f"{CLAIMS}/kernels", "patch", {"spec": {"resources": {"requests": {"storage": "1Ti"}}}}, "is immutable"),
-    (f"{CLAIMS}/kernels", "patch", {"metadata": {"finalizers": None}}, "writes no finalizers"),
-    (f"{CLAIMS}/kernels", "patch", {"metadata": {"labels": {"app.kubernetes.io/component": None}}}, "writes no labels"),
-    (f"{CLAIMS}/kernels", "patch", {"metadata": {"annotations": {"a": "b"}}}, "writes no labels and annotations"),
-    (f"{CACHES}/kernels", "patch", {"spec": {"image": "evil.test/app:v1"}}, "nothing else of a cache"),
-    (f"{CACHES}/kernels", "patch", {"metadata": {"labels": {"a": "b"}}}, "nothing else of a cache"),
-    (f"{CACHES}/kernels", "patch", {"metadata": {"finalizers": ["x.test/stays"]}}, "writes no finalizers"),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"finalizers": None}}, "only its own finalizer"),
+    (
+        f"{CLAIMS}/kernels",
+        "patch",
+        {"metadata": {"labels": {"app.kubernetes.io/component": None}}},
+        "write only labels",
+    ),
+    (f"{CLAIMS}/kernels", "patch", {"metadata": {"annotations": {"a": "b"}}}, "write only labels and annotations"),
+    (f"{CACHES}/kernels", "patch", {"spec": {"image": "evil.test/app:v1"}}, "no other field of a cache"),
+    (f"{CACHES}/kernels", "patch", {"metadata": {"labels": {"a": "b"}}}, "no other field of a cache"),
+    (f"{CACHES}/kernels", "patch", {"metadata": {"finalizers": ["x.test/stays"]}}, "only its own finalizer"),
     # What the controller does.
     (f"{CLAIMS}/kernels", "patch", {"metadata": {"annotations": {"cache.accelkit.io/volume": "x 1"}}}, ""),
     (f"{CLAIMS}/kernels", "patch", {"metadata": {"ownerReferences": None}}, ""),

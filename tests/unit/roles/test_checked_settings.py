@@ -46,7 +46,11 @@ CASES = {
     "replicas": ("extender", {"extender_replicas": "3"}, ""),
     "agents": ("device_plugin", {}, ""),
     "most": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR, "device_plugin_gas_slots": 1000}, ""),
-    "factor": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5}, "set it to 1, or to at most 16"),
+    "factor": (
+        "device_plugin",
+        {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5},
+        "set it to 1, or to at most 16",
+    ),
     "less": ("device_plugin", {"device_plugin_memory_factor": 0.5}, "device_plugin_memory_factor is 0.5"),
     "caches": ("kernel_cache", {}, ""),
     "old cluster": ("kernel_cache", {"kernel_cache_kubernetes_version": "v1.29.4"}, "they exist since 1.30"),
