@@ -72,7 +72,7 @@ class Board:
 _CARD = 'node=~"$node", card=~"$card"'
 _NAME = "{{node}} {{card}}"
 _POD = 'namespace=~"$namespace"'
-# Some drivers show energy alone.
+# Some drivers report only energy.
 _POWER = (
     f"accelerator_power_usage_watts{{{_CARD}}} or rate(accelerator_energy_joules_total{{{_CARD}}}[$__rate_interval])"
 )
@@ -82,7 +82,7 @@ BOARDS = (
     Board(
         "accelkit-cards",
         "accelkit / Cards",
-        "What the cards of all vendors do.",
+        "State and use of the cards of all vendors.",
         (
             ("node", "label_values(accelerator_info, node)"),
             ("card", 'label_values(accelerator_info{node=~"$node"}, card)'),
@@ -90,7 +90,7 @@ BOARDS = (
         (
             Number("Cards", f"count(accelerator_info{{{_CARD}}})"),
             Number(
-                "Cards that are not healthy",
+                "Unhealthy cards",
                 f'count(accelerator_health_info{{{_CARD}, state!="healthy"}}) or vector(0)',
             ),
             Graph("Utilisation", ((_NAME, f"accelerator_utilization_ratio{{{_CARD}}}"),), "percentunit", 1),
@@ -122,22 +122,22 @@ BOARDS = (
             Graph(
                 "Memory errors in an hour",
                 (
-                    (f"{_NAME} not corrected", f"increase(accelerator_ecc_uncorrected_errors_total{{{_CARD}}}[1h])"),
+                    (f"{_NAME} uncorrected", f"increase(accelerator_ecc_uncorrected_errors_total{{{_CARD}}}[1h])"),
                     (f"{_NAME} corrected", f"increase(accelerator_ecc_corrected_errors_total{{{_CARD}}}[1h])"),
                 ),
             ),
             Rows("Health", f"accelerator_health_info{{{_CARD}}}"),
-            Rows("What has to be mended", f"accelerator_fault_info{{{_CARD}}}"),
+            Rows("Cards to repair", f"accelerator_fault_info{{{_CARD}}}"),
         ),
     ),
     Board(
         "accelkit-pods",
         "accelkit / Pods",
-        "Who holds how much of the cards, and what pods do that have a card alone.",
+        "Shares of namespaces and pods, and the use of cards by pods that have a whole card.",
         (("namespace", "label_values(accelerator_share_memory_bytes, namespace)"),),
         (
             Graph(
-                "Memory that namespaces hold",
+                "Memory held by namespaces",
                 (("{{namespace}}", f"sum by (namespace) (accelerator_share_memory_bytes{{{_POD}}})"),),
                 "bytes",
             ),
@@ -147,18 +147,18 @@ BOARDS = (
                 "bytes",
             ),
             Graph(
-                "Utilisation of pods that have a card alone",
+                "Utilisation by pods with a whole card",
                 (("{{namespace}}/{{pod}} {{card}}", f"accelerator_pod_utilization_ratio{{{_POD}}}"),),
                 "percentunit",
                 1,
             ),
             Graph(
-                "Memory in use of pods that have a card alone",
+                "Memory in use by pods with a whole card",
                 (("{{namespace}}/{{pod}} {{card}}", f"accelerator_pod_memory_used_bytes{{{_POD}}}"),),
                 "bytes",
             ),
             Graph(
-                "Power of pods that have a card alone",
+                "Power of pods with a whole card",
                 (("{{namespace}}/{{pod}} {{card}}", f"accelerator_pod_power_usage_watts{{{_POD}}}"),),
                 "watt",
             ),
@@ -184,7 +184,7 @@ BOARDS = (
         (
             Number("Cards", "sum(max by (node) (accelkit_cards))"),
             Number("Leaders", "sum(accelkit_leader and on (instance) accelkit_pods)"),
-            Rows("Stages that did not pass", "max by (node, stage, reason) (accelerator_stage_failure_info)"),
+            Rows("Failed stages", "max by (node, stage, reason) (accelerator_stage_failure_info)"),
             Rows("Stages", "max by (node, stage, vendor) (accelerator_stage_ready)"),
             Graph(
                 "Memory that can be shared",
@@ -195,7 +195,7 @@ BOARDS = (
                 "bytes",
             ),
             Graph(
-                "Time of one of 100 answers of the extender",
+                "99th percentile of the extender's response time",
                 (
                     (
                         "{{verb}}",
@@ -208,7 +208,7 @@ BOARDS = (
                 "Corrections in an hour",
                 (
                     ("corrected", "sum(increase(accelkit_assignment_corrections_total[1h]))"),
-                    ("written down", "sum(increase(accelkit_assignments_recorded_total[1h]))"),
+                    ("recorded", "sum(increase(accelkit_assignments_recorded_total[1h]))"),
                     ("refused", "sum(increase(accelkit_assignment_correction_failures_total[1h])) or vector(0)"),
                 ),
             ),
@@ -220,7 +220,7 @@ BOARDS = (
                 (("{{condition}} {{status}}", "max by (condition, status) (accelkit_kernel_caches)"),),
             ),
             Graph(
-                "Time until certificates end",
+                "Time until certificates expire",
                 (
                     (
                         "{{certificate}}",

@@ -26,10 +26,10 @@ CARD = Card("GPU-a", "nvidia", "NVIDIA H200", 2**34, bdf="0000:3b:00.0")
 READING = CardReading(0.4, 2**30, 2**34, 61, 400, 9000, 1.9e9, 2.6e9, 0, 0)
 # What a sandbox of simulated cards, without quotas, stages, caches, certificates and faults has nothing to tell of.
 EMPTY = {
-    "accelkit-cards": {"What has to be mended"},
+    "accelkit-cards": {"Cards to repair"},
     "accelkit-pods": {"Memory beyond the share", "Quotas"},
     "accelkit-cluster": {
-        *("Stages", "Stages that did not pass", "Kernel caches", "Time until certificates end"),
+        *("Stages", "Failed stages", "Kernel caches", "Time until certificates expire"),
         "Pods without a readable assignment",
     },
 }
