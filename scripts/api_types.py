@@ -175,7 +175,7 @@ def collect() -> dict[str, Any]:
 
 
 def span(minors: list[int]) -> str:
-    """Return which releases these are: `21-` for all from 1.21 on. What was gone in between counts from its return."""
+    """Return which releases these are: `21-` for all from 1.21 on. A removed field counts from its return."""
     last = minors[-1]
     first = next(minor for minor in range(last, 0, -1) if minor - 1 not in minors)
     return f"{first}-" if last == max(RELEASES) else f"{first}-{last}"

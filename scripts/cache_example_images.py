@@ -131,7 +131,7 @@ async def provide(registry: str, keys: Path, nodes: list[str], *, tls: bool = Fa
 
 
 def prepare_keys(folder: Path) -> None:
-    """Make two pairs of keys without a password, where they are not there yet.
+    """Make two pairs of keys without a password, if they do not exist.
 
     Raises:
         ConfigurationError: cosign is not on PATH.

@@ -2,7 +2,8 @@
 
 The script checks what a machine can check:
 
-- phrases of scripts/banned_phrases.txt, in README.md, docs/, the READMEs of the roles, docstrings and error texts;
+- phrases of scripts/banned_phrases.txt, in README.md, docs/, the READMEs of the roles, docstrings, error texts, and the
+  texts of Ansible: names of plays and tasks, messages, descriptions of options, alerts and questions of surveys;
 - sentences of more than 30 words, in the same Markdown files;
 - subjects of the commits since the merge base with the main branch: imperative, at most 72 characters.
 """
@@ -19,15 +20,23 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from git_history import list_merge_bases, run_git
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PHRASES = Path(__file__).with_name("banned_phrases.txt")
 PAGES = ("README.md", "docs/**/*.md", "roles/*/README.md")
 SOURCES = ("src/accelkit/**/*.py", "plugins/**/*.py", "scripts/*.py")
+ANSIBLE = ("roles/**/*.yml", "playbooks/**/*.yml", "extensions/**/*.yml", "awx/**/*.yml")
 GENERATED = ("src/accelkit/node/_proto/*", "docs/reference/commands.md")
 MAX_WORDS = 30
 MAX_SUBJECT = 72
 BASES = ("origin/main", "main")
+# Keys of YAML files whose values users read.
+ANSIBLE_TEXTS = frozenset(
+    {"name", "msg", "fail_msg", "success_msg", "description", "short_description", "summary", "question_name"}
+    | {"question_description"}
+)
 # Arguments of calls that users read.
 USER_TEXTS = frozenset({"help", "next_step"})
 # Imperatives that end as other forms do.
@@ -90,7 +99,7 @@ def read_phrases(text: str) -> list[Phrase]:
 
 def check_files(root: Path, phrases: Sequence[Phrase]) -> Iterator[str]:
     """Yield the problems of all files below a folder, except generated ones."""
-    for globs, check in ((PAGES, check_page), (SOURCES, check_source)):
+    for globs, check in ((PAGES, check_page), (SOURCES, check_source), (ANSIBLE, check_ansible)):
         for path in sorted({path for each in globs for path in root.glob(each)}):
             name = path.relative_to(root).as_posix()
             if not any(fnmatch(name, each) for each in GENERATED):
@@ -111,6 +120,13 @@ def check_source(name: str, text: str, phrases: Sequence[Phrase]) -> Iterator[st
     """Yield the problems of the docstrings and error texts of a Python file."""
     for each in list_python_texts(text):
         yield from find_phrases(name, each, phrases)
+
+
+def check_ansible(name: str, text: str, phrases: Sequence[Phrase]) -> Iterator[str]:
+    """Yield the problems of the texts of a YAML file of Ansible."""
+    for document in YAML(typ="safe", pure=True).compose_all(text):
+        for each in list_ansible_texts(document):
+            yield from find_phrases(name, each, phrases)
 
 
 def find_phrases(name: str, text: Text, phrases: Sequence[Phrase]) -> Iterator[str]:
@@ -192,6 +208,27 @@ def read_string(node: ast.expr) -> Text:
         return Text(node.lineno, "".join(map(str, parts)))
     inner = [read_string(each).words for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
     return Text(node.lineno, " … ".join(filter(None, inner)))
+
+
+def list_ansible_texts(node: Node, *, is_text: bool = False) -> Iterator[Text]:
+    """Yield the texts below a node of YAML, with a word in place of each expression of Jinja and each code span.
+
+    Args:
+        node: the node.
+        is_text: whether the node is the value of a key whose values users read.
+    """
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            # A name of one word identifies an object.
+            identifies = key.value == "name" and " " not in str(value.value)
+            yield from list_ansible_texts(value, is_text=key.value in ANSIBLE_TEXTS and not identifies)
+    elif isinstance(node, SequenceNode):
+        for each in node.value:
+            yield from list_ansible_texts(each, is_text=is_text)
+    elif isinstance(node, ScalarNode) and is_text:
+        words = re.sub(r"\{%.*?%\}", " ", node.value, flags=re.DOTALL)
+        words = re.sub(r"\{\{.*?\}\}", "VALUE", words, flags=re.DOTALL)
+        yield Text(node.start_mark.line + 1, re.sub(r"`[^`]*`", "CODE", words))
 
 
 def find_base(root: Path, branches: Sequence[str]) -> str | None:

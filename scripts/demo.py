@@ -42,7 +42,7 @@ def run(*command: str, **variables: str) -> None:
 
 
 async def create_pods(api: ApiClient, name: str) -> list[str]:
-    """Create the pods of an example; one that is there already stays."""
+    """Create the pods of an example; an existing pod stays."""
     print(f"the pods of examples/{name}:", flush=True)
     names = []
     document = YAML(typ="safe", pure=True).load((REPOSITORY / "examples" / name).read_text())

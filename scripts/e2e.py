@@ -1,4 +1,4 @@
-"""Bring the whole product up on a real kind cluster and take it away again, by molecule.
+"""Install the whole product on a kind cluster and remove it again, by molecule.
 
     e2e.py [default | kernel_cache]
 

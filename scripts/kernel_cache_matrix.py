@@ -89,7 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], metavar="CASE", help="default: all")
     parser.add_argument("--keep", action="store_true", help="keep cluster and folder where a case fails")
-    parser.add_argument("--made-caches", action="store_true", help="go on with caches that no framework wrote")
+    parser.add_argument("--made-caches", action="store_true", help="continue with caches that no framework wrote")
     options = parser.parse_args()
     problem = find_problem() or find_problem_of_caches()
     base = None if problem else find_base_image()

@@ -31,7 +31,7 @@ class KindCluster:
     """One node of the control plane and two workers with eight simulated cards each, without any label of ours."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Name a cluster that is not there yet; its kubeconfig and its snapshot lie in the folder."""
+        """Name a cluster that does not exist yet; its kubeconfig and its snapshot are in the folder."""
         self.name = name
         self.kubeconfig = folder / "kubeconfig"
         self._snapshot = folder / "before.json"

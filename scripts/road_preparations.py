@@ -72,7 +72,7 @@ class Traveller:
     venv: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        """Stand at home, where the Python environment is to be."""
+        """Set the home folder, in which the Python environment is created."""
         self.folder, self.venv = self.home, self.home / "venv"
 
     def run(self, *command: str, seconds: float = SETUP_SECONDS) -> str:

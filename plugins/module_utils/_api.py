@@ -35,7 +35,7 @@ API_ARGUMENTS = {
 
 
 def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that speaks to the API server, or end it where accelkit is missing or of another version.
+    """Return a module that calls the API server; end it if accelkit is missing or has another version.
 
     `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """

@@ -69,7 +69,7 @@ WORKLOAD_ARGUMENTS = {
 
 
 def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that speaks to registries, or end it where accelkit is missing or of another version.
+    """Return a module that calls registries; end it if accelkit is missing or has another version.
 
     `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """
@@ -114,7 +114,7 @@ def read_settings(module: AnsibleModule) -> RegistrySettings:
 
 
 def without_mirrors(settings: RegistrySettings) -> RegistrySettings:
-    """The same settings without mirrors: what is to be changed has to be read where it is written."""
+    """Return the settings without mirrors, because an image that a module changes is read from its own registry."""
     return replace(settings, mirrors={})
 
 

@@ -280,7 +280,7 @@ ATTACKS: list[tuple[str, str, dict[str, Any], str | tuple[str, ...]]] = [
         "a claim with an owner",
         "claim",
         {"metadata/ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "0"}]},
-        "no owners",
+        "not set owners",
     ),
     ("a claim of any labels", "claim", {"metadata/labels/app": "db"}, "write only labels"),
 ]

@@ -337,10 +337,10 @@ async def test_other_pods_are_deleted_at_once_and_an_administrator_deletes_all(g
 
 async def test_a_pod_with_shares_names_no_node(cluster, tenant):
     for asking in (pod(limits=SHARE, nodeName="node-1"), pod(limits={"accelkit.io/cards": "1"}, nodeName="node-1")):
-        with pytest.raises(ApiError, match="must not set spec.nodeName; remove it"):
+        with pytest.raises(ApiError, match=r"must not set spec\.nodeName; remove it"):
             await tenant.post(PODS, asking)
     init = [{"name": "i", "image": "busybox", "resources": {"limits": SHARE}}]
-    with pytest.raises(ApiError, match="must not set spec.nodeName"):
+    with pytest.raises(ApiError, match=r"must not set spec\.nodeName"):
         await tenant.post(PODS, pod(nodeName="node-1", initContainers=init))
     await tenant.post(PODS, pod("plain", nodeName="node-1"))
 

@@ -86,7 +86,7 @@ async def test_an_agent_changes_nothing_else_of_a_pod(cluster, change):
     await cluster.create_pod("own", memory=2, node="node-1")
     await cluster.running("own")
     async with agent_of(cluster, "node-1") as agent:
-        with pytest.raises(ApiError, match="the node agent (must not change|may change only these)") as refused:
+        with pytest.raises(ApiError, match=r"the node agent (must not change|may change only these)") as refused:
             await agent.patch(f"{PODS}/own", change)
     assert refused.value.status == 422
 

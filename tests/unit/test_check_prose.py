@@ -11,7 +11,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 import check_prose
-from check_prose import check_files, check_page, check_source, check_subjects, find_base, list_subjects, read_phrases
+from check_prose import (
+    check_ansible,
+    check_files,
+    check_page,
+    check_source,
+    check_subjects,
+    find_base,
+    list_subjects,
+    read_phrases,
+)
 
 PHRASES = read_phrases(check_prose.PHRASES.read_text())
 LONG = "The agent publishes " + "one card and " * 13 + "stops."
@@ -101,6 +110,52 @@ def test_other_names_and_strings_are_not_checked(source):
     assert list_problems(source, check_source) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- name: Tell nobody",
+        "- debug: {msg: nobody}",
+        "- name: Play\n  tasks:\n    - name: Tell nobody",
+        "- block:\n    - ansible.builtin.fail:\n        msg: it is told",
+        "- assert:\n    that: a\n    fail_msg: >-\n      {{ a }} is\n      told; do b",
+        "- assert: {that: a, success_msg: nobody}",
+        "argument_specs: {main: {short_description: Tell nobody}}",
+        "argument_specs: {main: {description: [It runs., It is told.]}}",
+        "argument_specs: {main: {options: {a: {options: {b: {description: nobody}}}}}}",
+        "- alert: A\n  annotations: {summary: nobody}",
+        "questions: [{question_name: A, question_description: nobody}]",
+        "a: 1\n---\n- name: Tell nobody",
+        "- name: Create it\n  vars: {password: !vault x}\n- name: Tell nobody",
+    ],
+)
+def test_texts_of_ansible_are_checked(text):
+    assert len(list_problems(text, check_ansible)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nobody: nobody",
+        "name: nobody",
+        "- name: Create it # nobody\n  when: nobody",
+        "- debug:\n    msg: \"{{ nobody | default('it is told') }}\"",
+        "- debug:\n    msg: >-\n      {%- for nobody in all -%}\n      {{ nobody }}\n      {%- endfor -%}",
+        "- name: Run `nobody`",
+        "- assert: {that: nobody is defined}",
+        "a: [nobody]",
+        "",
+    ],
+)
+def test_expressions_and_other_values_of_ansible_are_not_checked(text):
+    assert list_problems(text, check_ansible) == []
+
+
+def test_problem_of_ansible_names_line_of_its_text():
+    text = "- name: Create it\n  assert:\n    that: a\n    fail_msg: >-\n      it is told\n"
+    [problem] = check_ansible("roles/a.yml", text, PHRASES)
+    assert problem.startswith("roles/a.yml:4: 'is told'")
+
+
 @pytest.mark.parametrize("text", ["nobody", "nobody=>user", "(nobody => user"])
 def test_wrong_line_of_phrases_is_refused(text):
     with pytest.raises(ValueError, match="cannot read the banned phrase"):
@@ -114,13 +169,21 @@ def test_all_files_except_generated_ones_are_checked(tmp_path):
         "docs/reference/commands.md",
         "roles/x/README.md",
         "src/accelkit/c.py",
+        "roles/x/tasks/d.yml",
+        "playbooks/e.yml",
+        "extensions/molecule/x/f.yml",
+        "awx/vars/g.yml",
+        "inventories/h.yml",
         "README.md",
     ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('"""Nobody."""' if path.suffix == ".py" else "Nobody.")
+        path.write_text({".py": '"""Nobody."""', ".yml": "name: Tell nobody"}.get(path.suffix, "Nobody."))
     named = [problem.partition(":")[0] for problem in check_files(tmp_path, PHRASES)]
-    assert named == ["README.md", "docs/a.md", "docs/adr/b.md", "roles/x/README.md", "src/accelkit/c.py"]
+    assert named == [
+        *("README.md", "docs/a.md", "docs/adr/b.md", "roles/x/README.md", "src/accelkit/c.py"),
+        *("awx/vars/g.yml", "extensions/molecule/x/f.yml", "playbooks/e.yml", "roles/x/tasks/d.yml"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ class Ledger(NodeRegistry):
             namespace: the namespace of the pod.
             request: the request of the pod.
             without: UIDs of pods that are left out.
-            beside: requests of other pods of the namespace that are to be placed as well.
+            beside: requests of other pods of the namespace to place as well.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)

@@ -47,7 +47,7 @@ class CardPod(msgspec.Struct, frozen=True):
         annotations: the annotations of the pod that any of the dialects reads.
         assignment: the written assignment, which is not checked yet; None without one, an error if it cannot be read.
         labels: the labels as `key=value`, with which `with` and `apart` of other pods are compared.
-        priority: the priority from admission; pods of higher priority may cause evictions of others.
+        priority: the priority from admission; pods of higher priority may evict other pods.
         preempts: whether its preemptionPolicy allows preemption and the pod is not a check of a node.
         nominated: whether kube-scheduler is preempting other pods for it.
         ending: whether it is being deleted.

@@ -26,7 +26,7 @@ class StageProblem(msgspec.Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The first of its nodes, and the number of others."""
+        """The first of its nodes, and the number of the other nodes."""
         return list_some(self.nodes, most=LISTED_NODES)
 
     def __str__(self) -> str:

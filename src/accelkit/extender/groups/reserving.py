@@ -33,7 +33,7 @@ _RULE_STEPS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPod:
-    """A pod that is to be placed.
+    """A pod to place.
 
     Attributes:
         task: its type in the mix of tasks.

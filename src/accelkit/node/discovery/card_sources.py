@@ -197,7 +197,7 @@ def load_card_source(name: str) -> type[CardSource]:
     if name in _OURS:
         return _OURS[name]
     raise ProfileError(
-        f"a profile names the card source {name}, which is none of {', '.join(list_card_source_names())}",
+        f"a profile names the card source {name}, which is not one of {', '.join(list_card_source_names())}",
         next_step=f"install the distribution that provides it as an entry point of {MEMORY_SOURCES}",
     )
 

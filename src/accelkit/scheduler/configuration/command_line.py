@@ -58,7 +58,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
     def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
-        """Return it with one option in place of others, or else at the end."""
+        """Return it with one option in place of these, or else at the end."""
         gone = frozenset(names)
         place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
         rest = [option for option in self.options if option.name not in gone]

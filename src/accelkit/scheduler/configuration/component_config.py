@@ -105,7 +105,7 @@ def _read(text: str) -> Document:
         )
     api_version = document.root.get("apiVersion")
     if not str(api_version or "").startswith(GROUP):
-        raise ConfigurationError(f"apiVersion {api_version!r} is none of {GROUP}*")
+        raise ConfigurationError(f"apiVersion {api_version!r} is not one of {GROUP}*")
     return document
 
 

@@ -29,7 +29,7 @@ _CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """One option in place of others.
+    """One option that replaces several.
 
     Attributes:
         name: name of the option, without dashes.

@@ -112,7 +112,7 @@ class Survey:
         if content is None or compute_sha256(content) != sha256:
             raise ConfigurationError(
                 f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
-                next_step=f"put it back from a backup of your own, or delete {self.place} to go on without it",
+                next_step=f"put it back from a backup of your own, or delete {self.place} to continue without it",
             )
         return decode_text(content, place)
 

@@ -72,7 +72,7 @@ def test_a_source_is_passed_over_for_what_it_does_not_know(host, tmp_path, distr
 
 def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
     host.add("nvidia", 1, "T4")
-    with pytest.raises(ProfileError, match="names the card source acme, which is none of dmem, entry, facts"):
+    with pytest.raises(ProfileError, match="names the card source acme, which is not one of dmem, entry, facts"):
         discover(tmp_path, [with_sources(memory=(Source("acme"),))])
 
 

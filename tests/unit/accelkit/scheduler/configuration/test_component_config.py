@@ -142,7 +142,7 @@ def test_a_second_binder_is_refused():
     [
         ("", "is not a mapping"),
         ("kind: Pod\napiVersion: v1\n", "does not contain a KubeSchedulerConfiguration"),
-        ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is none of kubescheduler"),
+        ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is not one of kubescheduler"),
         (HEAD + "---\n" + HEAD, "not one YAML document"),
         (HEAD + "extenders: {a: b}\n", "not a list of mappings"),
         (HEAD + "extenders: [a]\n", "not a list of mappings"),
