@@ -57,7 +57,7 @@ async def test_a_policy_of_the_form_of_a_file_is_taken(there, images):
             {"signers": [{"keyless": {"issuer": "a", "subject": "b", "data": "c"}}]},
             "keyless has neither data nor file",
         ),
-        ({"signers": [{"key": {"file": "a.pub"}}]}, "an object of a cluster has no files; write what the file holds"),
+        ({"signers": [{"key": {"file": "a.pub"}}]}, "an object of a cluster has no files; copy the content"),
         ({"signers": [{"key": {"data": "PEM", "subject": "a"}}]}, "a key has neither issuer nor subject"),
         ({"signers": [{"ca": {}}]}, "ca needs data, which is PEM text of certificates"),
         ({"signers": [{"ca": {"data": "PEM", "subject": ""}}]}, "should be at least 1 chars long"),
