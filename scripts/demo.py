@@ -1,6 +1,6 @@
 """`make demo`: an embedded cluster, installed by the playbook, with pods that share cards.
 
-Runs what a person would type, and shows it. Ends by itself and leaves the cluster up.
+Prints and runs the commands of a user, then exits and leaves the cluster running.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def announce(text: str) -> None:
 
 
 def run(*command: str, **variables: str) -> None:
-    """Show a command and run it; end with its code where it fails."""
+    """Print a command and run it; exit with its code if it fails."""
     print(f"$ {' '.join(command)}", flush=True)
     environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
     code = subprocess.run(command, cwd=REPOSITORY, env=environ, check=False).returncode
@@ -47,7 +47,7 @@ async def create_pods(api: ApiClient, name: str) -> list[str]:
     names = []
     document = YAML(typ="safe", pure=True).load((REPOSITORY / "examples" / name).read_text())
     for pod in document.get("items", [document]):
-        # All on one node, so that a person sees how they share its cards.
+        # All on one node, so that they share its cards.
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "node-1"}
         try:
             await api.post(PODS, pod)
@@ -59,7 +59,7 @@ async def create_pods(api: ApiClient, name: str) -> list[str]:
 
 
 async def await_outcome(api: ApiClient, name: str) -> str:
-    """Wait until a pod runs, or the scheduler has said why not; return what happened."""
+    """Wait until a pod runs, or cannot be scheduled; return the outcome."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         pod = msgspec.json.decode(await api.get(f"{PODS}/{name}"))
@@ -77,7 +77,7 @@ async def await_outcome(api: ApiClient, name: str) -> str:
 
 
 async def create_examples(kubeconfig: Path) -> None:
-    """Create the examples one after the other, and say where each pod went."""
+    """Create the examples one after the other, and print the node of each pod."""
     async with ApiClient(load_connection(kubeconfig)) as api:
         for title, name in (
             ("Pods request 4, 8 and 20 GiB of cards of 16 GiB, and a whole card", "shared-pods.yaml"),
@@ -101,7 +101,7 @@ def main() -> int:
     except AccelkitError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 1
-    announce("What the cards hold now")
+    announce("Show the shares on the cards")
     facts = paths.read_facts()
     if facts is None:
         print("Error: the cluster is gone; `make demo` starts it again", file=sys.stderr)
@@ -109,14 +109,14 @@ def main() -> int:
     run("accelkit", "inspect", ACCELKIT_EXTENDER=facts.extender_url)
     kubectl = facts.kubectl or "kubectl"
     print(
-        f"\nDone in {time.monotonic() - started:.0f} s. The cluster stays up. Go on with\n"
+        f"\nDone in {time.monotonic() - started:.0f} s. The cluster stays up. Next, run\n"
         f"  export PATH={BIN}:$PATH KUBECONFIG={facts.kubeconfig} ACCELKIT_EXTENDER={facts.extender_url}\n"
         f"  {kubectl} get pods -o wide\n"
         f"  {kubectl} delete pod share-8 && accelkit inspect\n"
         "  accelkit verify\n"
         "  ansible-playbook playbooks/verify.yml -i inventories/sandbox\n"
         "  ansible-playbook playbooks/remove.yml -i inventories/sandbox\n"
-        "and stop it with\n"
+        "To stop it, run\n"
         "  make demo-stop"
     )
     return 0
