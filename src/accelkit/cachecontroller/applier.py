@@ -18,6 +18,7 @@ from accelkit.gkm.objects import API_VERSION, Cache, CacheStatus
 from accelkit.kernelcache.registry.pull_secrets import PULL_SECRET_KEYS
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.nesting import decode
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 from accelkit.model.keys import CACHE_FINALIZER
@@ -28,6 +29,10 @@ _MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
 _PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
 # Limit for the refusal text, because quotas and webhooks of other components may return long texts.
 _MOST_REFUSAL: Final = 400
+
+
+_observed = msgspec.json.Decoder(ObservedObject)
+_cache = msgspec.json.Decoder(Cache)
 
 
 class _Secret(msgspec.Struct):
@@ -115,7 +120,7 @@ class Applier:
             self._note(name, exc)
             return False
         self._cluster.refuse(name, None)
-        self._cluster.put(name, msgspec.json.decode(answer, type=ObservedObject))
+        self._cluster.put(name, decode(_observed, answer))
         return True
 
     async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
@@ -131,7 +136,7 @@ class Applier:
         if found is None:
             return False
         try:
-            observed = msgspec.json.decode(found, type=ObservedObject)
+            observed = decode(_observed, found)
         except UNREADABLE:
             observed = None
         if observed is not None and mode.owns(cache, name, observed):
@@ -195,7 +200,7 @@ class Applier:
             return False
         self._cluster.refuse(name, None)
         if verb == "patch":
-            self._cluster.put(name, msgspec.json.decode(answer, type=ObservedObject))
+            self._cluster.put(name, decode(_observed, answer))
         return True
 
     async def _count(self, verb: str, request: Any) -> bytes:
@@ -217,7 +222,7 @@ class Applier:
         )
 
     def _take(self, answer: bytes) -> None:
-        cache = msgspec.json.decode(answer, type=Cache)
+        cache = decode(_cache, answer)
         known = self._cluster.caches.get(cache.key)
         if known is not None and known.metadata.uid == cache.metadata.uid:
             self._cluster.take_cache(cache)

@@ -13,6 +13,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError, PodGoneError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.nesting import decode
 from accelkit.kube.paths import build_pod_path
 from accelkit.ledger.holding import NodeEntry
 from accelkit.model.assignment import Assignment, encode_assignment
@@ -85,7 +86,7 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
         ApiError: the API server rejected the request, did not answer, or sent an unreadable answer.
     """
     try:
-        found = decoder.decode(await api.get(build_pod_path(pod.namespace, pod.name)))
+        found = decode(decoder, await api.get(build_pod_path(pod.namespace, pod.name)))
     except UNREADABLE as exc:
         raise ApiError(f"pod {pod} cannot be read: {exc}") from exc
     except ApiError as exc:

@@ -21,6 +21,7 @@ from accelkit.errors import ApiError, PodGoneError
 from accelkit.extender.bindings import read_pod
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.nesting import decode
 from accelkit.kube.paths import build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.model.keys import FENCED_AT_ANNOTATION
@@ -120,7 +121,7 @@ class Fence:
 
     async def _write(self, pod: PodRef, patch: Mapping[str, object]) -> Pod:
         try:
-            return _pod.decode(await self._api.patch(build_pod_path(pod.namespace, pod.name), patch))
+            return decode(_pod, await self._api.patch(build_pod_path(pod.namespace, pod.name), patch))
         except UNREADABLE as exc:
             raise ApiError(f"pod {pod} cannot be read: {exc}", status=HTTPStatus.UNPROCESSABLE_ENTITY) from exc
         except ApiError as exc:

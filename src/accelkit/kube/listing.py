@@ -15,6 +15,7 @@ import msgspec
 
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.nesting import decode
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import MAX_QUOTED, shorten
 
@@ -123,11 +124,11 @@ async def list_all(
             continue
         size = max(1, min(_MOST, 2 * size, size * _AIM_BYTES // max(len(answer), 1)))
         try:
-            page = decoder.decode(answer)
+            page = decode(decoder, answer)
             found, metadata = page.items or [], page.metadata
         except UNREADABLE as exc:
             try:
-                raw = _raw_page.decode(answer)
+                raw = decode(_raw_page, answer)
             except UNREADABLE:
                 raise ApiError(f"the list of {path} cannot be read: {exc}") from exc
             found, metadata = list(_read_each(raw.items or (), type_, on_unreadable)), raw.metadata
@@ -142,9 +143,10 @@ async def list_all(
 def _read_each(
     items: Iterable[msgspec.Raw], type_: type[T], on_unreadable: Callable[[bytes, Exception], None]
 ) -> Iterator[T]:
+    decoder = msgspec.json.Decoder(type_)
     for item in items:
         try:
-            yield msgspec.json.decode(item, type=type_)
+            yield decode(decoder, bytes(item))
         except UNREADABLE as exc:
             on_unreadable(bytes(item), exc)
 
@@ -152,7 +154,7 @@ def _read_each(
 def name_unreadable(text: bytes) -> str:
     """Return a name for an object that cannot be read."""
     try:
-        return str(_identified.decode(text).metadata)
+        return str(decode(_identified, text).metadata)
     except UNREADABLE:
         return f"an object that begins {shorten(text[:MAX_QUOTED].decode(errors='replace'))}"
 

@@ -23,6 +23,7 @@ from accelkit.back_off import BackOff
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE, Identified, Listed, list_all, name_unreadable
+from accelkit.kube.nesting import decode
 from accelkit.reporting import OnceReporter
 from accelkit.texts import shorten
 
@@ -222,12 +223,12 @@ class Reflector(Generic[T]):
         # The type comes first. Most events are changes, so they are decoded once with the final type.
         if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
             try:
-                event = self._change.decode(line)
+                event = decode(self._change, line)
             except UNREADABLE as exc:
                 return self._leave_out(line, exc)
             self._version = event.object.metadata.resource_version
             return event.type, event.object
-        other = _event.decode(line)
+        other = decode(_event, line)
         if other.type == "ERROR":
             # A new list handles every error of the server.
             raise ApiError(_failure.decode(other.object).message, status=HTTPStatus.GONE)
@@ -235,7 +236,7 @@ class Reflector(Generic[T]):
         return other.type, None
 
     def _leave_out(self, line: bytes, error: Exception) -> tuple[str, None]:
-        event = _event.decode(line)
+        event = decode(_event, line)
         self._version = _identified.decode(event.object).metadata.resource_version
         text = bytes(event.object)
         self._report(text, error)

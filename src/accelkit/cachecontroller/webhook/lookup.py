@@ -14,6 +14,7 @@ from accelkit.errors import ApiError
 from accelkit.gkm.names import API, CLUSTER_CACHES, split_pinned_claim
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
+from accelkit.kube.nesting import decode
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
@@ -26,6 +27,9 @@ _MOST_CLAIMS: Final = 32
 _MOST_REQUESTS: Final = 4
 # Shorter than the API server waits for the webhook.
 _SECONDS: Final = 1.5
+
+
+_cache = msgspec.json.Decoder(Cache)
 
 
 class CacheLookup:
@@ -68,7 +72,7 @@ class CacheLookup:
         async with self._semaphore:
             text = await get_if_present(self._api, path)
         try:
-            return [msgspec.json.decode(text, type=Cache)] if text is not None else []
+            return [decode(_cache, text)] if text is not None else []
         except msgspec.MsgspecError as exc:
             log.warning("cache not readable: path=%s error=%s", path, exc)
             return []

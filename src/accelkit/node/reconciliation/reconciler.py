@@ -15,6 +15,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, ObjectReference
+from accelkit.kube.nesting import decode
 from accelkit.kube.paths import build_pod_path
 from accelkit.logs import ErrorReporter, Facts, RepeatLog
 from accelkit.model.assignment import MOVING, Assignment, Share, encode_assignment
@@ -196,7 +197,7 @@ class Reconciler:
         # The UID is a precondition, so that the request does not change another pod of this name.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
-        self._pods.take(_pod.decode(answer))
+        self._pods.take(decode(_pod, answer))
 
     async def _settle(self, observed: ObservedPod, snapshot: Snapshot, node: NodeCards) -> None:
         """Write the annotations with which its dialect marks the pod as allocated and names its cards."""

@@ -108,3 +108,12 @@ async def test_a_server_that_never_answers_is_an_error(collection):
     collection.pods, collection.slow_over = pods(1, 1), 0
     with pytest.raises(ApiError, match="did not arrive in time"):
         await list_all(collection.api, PATH, Pod)
+
+
+async def test_a_pod_of_many_levels_stops_no_list_and_is_read_itself(collection):
+    # As a tenant may write it into metadata.managedFields of a pod.
+    deep = b'{"metadata":{"name":"deep","managedFields":[{"fieldsV1":' + b'{"f:a":' * 20_000 + b"{}" + b"}" * 20_000
+    collection.pods = [*pods(3, 10), deep + b'}]},"spec":{"nodeName":"n"}}', *pods(3, 10, 3)]
+    found, _ = await list_all(collection.api, PATH, Pod)
+    assert [pod.metadata.name for pod in found] == ["p0", "p1", "p2", "deep", "p3", "p4", "p5"]
+    assert found[3].spec.node_name == "n"

@@ -234,6 +234,13 @@ async def test_a_malformed_event_lists_again(cluster, line):
     await cluster.expect(["list", "a"], ["list", "b"])
 
 
+async def test_an_event_of_many_levels_does_not_end_the_watch(cluster):
+    levels = b'{"f:a": ' * 20_000 + b"{}" + b"}" * 20_000
+    deep = b'{"type": "ADDED", "object": {"metadata": {"name": "b", "managedFields": ' + levels + b"}}}\n"
+    cluster.start(page("a"), Watch(deep, event("ADDED", "c", "7"), then="stay"))
+    await cluster.expect(["list", "a"], ["ADDED", "b"], ["ADDED", "c"])
+
+
 async def test_errors_that_repeat_are_not_answered_by_lists_as_fast_as_they_come(cluster):
     repeated = [answer for _ in range(6) for answer in (page(), Watch(error(500)))]
     cluster.start(*repeated, page("a"))

@@ -1,0 +1,59 @@
+"""Decoder of objects of the API server, of which a part is nested deeper than the JSON decoder can read.
+
+A user who may write an object may write its `metadata.managedFields`, and the API server accepts 10,000 levels of JSON
+there. The decoder also counts the levels of fields that it skips, and then reads nothing of the whole page.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+_T = TypeVar("_T")
+# Levels that stay. The fields that accelkit reads are at most 20 levels deep.
+_LEVELS: Final = 100
+# Consecutive levels of an object are one match, as in {"f:spec":{"f:containers":{, and so are their ends. Other strings
+# are matched because they may contain brackets.
+_BRACKET: Final = re.compile(rb"[\[{]")
+_TOKENS: Final = re.compile(
+    rb'(?P<begin>(?:\{"[^"\\{}\[\]]*+":|[\[{])++)|(?P<end>[\]}]++)|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL
+)
+
+
+def decode(decoder: msgspec.json.Decoder[_T], text: bytes | bytearray) -> _T:
+    """Return the decoded object; values that are nested too deeply to be read are null.
+
+    Raises:
+        MsgspecError: the text is not valid JSON, or not of the type.
+        UnicodeDecodeError: the text contains invalid UTF-8.
+        RecursionError: a part that the decoder keeps as text is nested too deeply.
+    """
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        return decoder.decode(_cut(text))
+
+
+def _cut(text: bytes | bytearray) -> bytes:
+    """Return JSON with null in place of each value that is nested more deeply than the levels that stay."""
+    kept: list[bytes | bytearray] = []
+    depth = start = 0
+    for token in _TOKENS.finditer(text):
+        if token.lastgroup is None:
+            continue
+        before, length = depth, token.end() - token.start()
+        if token.lastgroup == "end":
+            depth -= length
+            if depth <= _LEVELS < before:
+                start = token.start() + before - _LEVELS
+        else:
+            found = token.group()
+            depth += found.count(b"{") + found.count(b"[")
+            if before <= _LEVELS < depth:
+                # The first value that goes begins at this bracket of the token.
+                first = next(itertools.islice(_BRACKET.finditer(found), _LEVELS - before, None))
+                kept += [text[start : token.start() + first.start()], b"null"]
+    return b"".join([*kept, text[start:]])
