@@ -209,6 +209,31 @@ async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, b
         assert bool(refused) is bool(said)
 
 
+async def test_a_node_without_cards_is_not_tainted(control_plane, bounded):
+    name = await bounded.node(annotation="")
+    path = f"{NODES}/{name}"
+    await bounded.api.patch(path, {"spec": {"taints": [FOREIGN]}})
+    taint = [{"op": "add", "path": "/spec/taints/-", "value": UNHEALTHY}]
+    async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
+
+        async def in_force():
+            asked = service.patch(path, taint, kind="json", query={"dryRun": "All"})
+            return "to no node without cards" in await find_refusal(asked)
+
+        async def removed():
+            # Kubernetes taints a node that is not ready, whenever it comes to it.
+            taints = (await read_node(bounded, name))["spec"]["taints"]
+            others = [each for each in taints if each["key"] != UNHEALTHY["key"]]
+            asked = service.patch(path, [{"op": "replace", "path": "/spec/taints", "value": others}], kind="json")
+            return await find_refusal(asked) == ""
+
+        await until(in_force)
+        # A node that lost its inventory keeps the taint until the service removes it.
+        await bounded.api.patch(path, taint, kind="json")
+        assert await find_refusal(service.patch(path, {"metadata": {"annotations": {"accelkit.io/cordon": "0"}}})) == ""
+        await until(removed)
+
+
 async def test_of_a_nodes_status_the_service_changes_one_condition_alone(control_plane, bounded):
     name = await bounded.node(1, 8)
     await bounded.api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [READY]}}, kind="strategic")
