@@ -215,8 +215,10 @@ FROM_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']
         {"name": "HABANA_VISIBLE_DEVICES", "value": "0"},
         {"name": VISIBLE, "value": "$(NONE)"},
         {"name": "NVIDIA_IMEX_CHANNELS", "value": "0"},
+        {"name": "ASCEND_VNPU_SPECS", "value": "vir04"},
+        {"name": " ASCEND_VISIBLE_DEVICES ", "value": "0"},
     ],
-    ids=["all", "by a field", "another vendor's", "by another variable", "by a channel"],
+    ids=["all", "by a field", "another vendor's", "by another variable", "by a channel", "by a part", "by spaces"],
 )
 async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster, tenant, variable):
     refusal = "a container must not request cards from the container runtime"
