@@ -12,11 +12,11 @@ from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
-from accelkit.gkm.names import build_labels
+from accelkit.gkm.names import CLUSTER_CACHES, build_labels
 from accelkit.gkm.objects import PvcStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import build_collection_path, build_pod_path
+from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -162,6 +162,24 @@ async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, name
     for made in others:
         assert await cluster.refusal(namespace, made) == ""
     assert await cluster.refusal(await cluster.make_namespace(), owning(volume, pod=pod)) == ""
+
+
+async def test_a_namespace_off_the_list_is_guarded_until_its_claims_are_gone(cluster, namespace):
+    name, kept = f"shared-{namespace}", await cluster.make_namespace()
+    given = {each: PvcStatus(pvc_name=name) for each in (namespace, kept)}
+    await guard(cluster, namespace, name, spread=[namespace, kept], pvc_status=given)
+    path = build_object_path(CLUSTER_CACHES, name)
+    await cluster.api.patch(path, {"spec": {"workloadNamespaces": [kept]}})
+    # The next policy that the API server learns comes after this change.
+    await guard(cluster, kept)
+    assert REFUSED in await cluster.refusal(namespace, make_pod(mount(), claim=name))
+    await cluster.api.patch(f"{path}/status", {"status": {"pvcStatus": {namespace: None}}})
+
+    async def allowed():
+        return await cluster.refusal(namespace, make_pod(mount(), claim=name)) == ""
+
+    await until(allowed)
+    assert REFUSED in await cluster.refusal(kept, make_pod(mount(), claim=name))
 
 
 async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
