@@ -10,6 +10,7 @@ pytest_plugins = [
     "plugin_distributions",
     "sandbox_groups",
     "skips",
+    "support.argument_order",
     "support.quarantine",
     "support.results",
     "support.timings",
