@@ -20,9 +20,6 @@ from accelkit.sandbox import lifecycle, processes
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare
 from accelkit.sandbox.processes import find_sandbox_processes, identify
 
-# `up` leaves its supervisor running when it ends.
-pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
-
 DEADLINE = 30
 
 # Says what a supervisor says, with one process more, and does what the environment tells it.
@@ -86,11 +83,15 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path_factory):
+def machine(tmp_path_factory, monkeypatch):
+    supervisors = []
+    monkeypatch.setattr(lifecycle, "_supervisors", supervisors)
     machine = Machine(tmp_path_factory.mktemp("m"))
     yield machine
     if machine.paths.root.exists():
         machine.down()
+    for each in supervisors:
+        each.wait(DEADLINE)
     assert find_sandbox_processes(machine.paths.root) == []
 
 
