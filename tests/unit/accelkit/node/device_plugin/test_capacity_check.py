@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from device_names import unit
+from device_names import units as ids
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
@@ -9,10 +10,6 @@ from accelkit.node.device_plugin.capacity_check import ContainerHolding, check_c
 from accelkit.node.devices import DeviceIds
 
 CARDS = [Card("a", "v", "m", 16), Card("b", "v", "m", 16)]
-
-
-def ids(card, first, count):
-    return [unit(card, number) for number in range(first, first + count)]
 
 
 def weigh(*holdings, card="a"):

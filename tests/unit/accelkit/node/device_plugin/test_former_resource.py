@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from pathlib import Path
 
 import grpc
 import pytest
 from device_names import unit
 from fake_api.watches import WatchedApi
+from support.kubelets import PluginPods, build_allocation, serve_kubelet
 from support.waiting import until
-from test_plugin_socket import CARDS, Kubelet, Pods
+from test_plugin_socket import CARDS
 
 from accelkit.kube.paths import NODES
 from accelkit.node import agent
-from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.device_plugin.former_resource import make_former_resources
 from accelkit.node.device_plugin.registration import keep_registered
 from accelkit.node.devices import DeviceIds
@@ -29,31 +27,20 @@ MEMORY, CARD = "enflame.com/gcu-memory", "enflame.com/gcu-count"
 
 @pytest.fixture
 async def kubelet():
-    # A socket's path may have 107 bytes, which pytest's folders fill.
-    with tempfile.TemporaryDirectory(prefix="ak-") as folder:
-        kubelet = Kubelet(Path(folder))
-        await kubelet.serve()
+    async with serve_kubelet() as kubelet:
         yield kubelet
-        await kubelet.server.stop(grace=0)
 
 
 @pytest.fixture
 def plugins(kubelet):
-    made = make_former_resources(kubelet.root, load_dialect("native"), Pods())
+    made = make_former_resources(kubelet.root, load_dialect("native"), PluginPods())
     return {each.resource: each for each in made}
 
 
 def hold(kubelet, *device_ids, resource=MEMORY):
     """Let the kubelet report that one container holds these devices, and no other container any."""
     del kubelet.answer.pod_resources[:]
-    container = kubelet.answer.pod_resources.add(name="p", namespace="d").containers.add(name="c")
-    container.devices.add(resource_name=resource, device_ids=device_ids)
-
-
-async def list_devices(kubelet, plugin):
-    async with kubelet.dial(plugin.endpoint) as dialled:
-        sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
-    return {device.ID: device.health for device in sent.devices}
+    kubelet.hold("p", device_ids, resource)
 
 
 def test_resources_in_use_and_those_of_other_plugins_are_not_served(plugins):
@@ -72,10 +59,10 @@ async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kube
     assert (plugin.withheld, plugin.reported, plugin.offered) == (False, True, False)
     await plugin.start()
     try:
-        assert await list_devices(kubelet, plugin) == {unit("a", 0): "Healthy", unit("b", 3): "Healthy"}
+        assert await kubelet.list_devices(plugin.endpoint) == {unit("a", 0): "Healthy", unit("b", 3): "Healthy"}
         hold(kubelet, unit("b", 3))
-        await plugin.advertise(CARDS, 2)
-        assert await list_devices(kubelet, plugin) == {unit("b", 3): "Healthy"}
+        await plugin.show(CARDS, 2)
+        assert await kubelet.list_devices(plugin.endpoint) == {unit("b", 3): "Healthy"}
     finally:
         await plugin.stop()
 
@@ -87,9 +74,8 @@ async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
     await plugin.start()
     try:
         async with kubelet.dial(plugin.endpoint) as dialled:
-            request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[unit("a", 0)])])
             with pytest.raises(grpc.aio.AioRpcError, match="no longer in use"):
-                await dialled.Allocate(request, timeout=30)
+                await dialled.Allocate(build_allocation([unit("a", 0)]), timeout=30)
     finally:
         await plugin.stop()
 
@@ -106,7 +92,7 @@ async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_o
         # A kubelet that starts removes all sockets in its folder.
         plugins[CARD].socket.unlink()
         await until(lambda: len(kubelet.registered) == 2)
-        assert await list_devices(kubelet, plugins[CARD]) == {"a": "Healthy"}
+        assert await kubelet.list_devices(plugins[CARD].endpoint) == {"a": "Healthy"}
         assert {each.resource_name for each in kubelet.registered} == {CARD}
     finally:
         keeping.cancel()
@@ -133,11 +119,8 @@ async def test_an_agent_registers_a_former_resource_of_which_a_pod_holds_devices
     options = AgentOptions("n", kubelet.root, 2**30, "native", health=HealthChecks.NONE)
     running = asyncio.create_task(agent.run(options))
     try:
-        await until(lambda: running.done() or MEMORY in {each.resource_name for each in kubelet.registered})
-        endpoint = next(each.endpoint for each in kubelet.registered if each.resource_name == MEMORY)
-        async with kubelet.dial(endpoint) as dialled:
-            sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
-        assert [(each.ID, each.health) for each in sent.devices] == [(held, "Healthy")]
+        await until(lambda: running.done() or kubelet.find_endpoint(MEMORY))
+        assert await kubelet.list_devices(kubelet.find_endpoint(MEMORY)) == {held: "Healthy"}
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from device_names import unit
+from device_names import units
 from support.grpc_calls import Context, RefusedError
+from support.kubelets import PluginPods, PodResources, build_allocation, build_preference
 
-from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
-from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin import plugin as module
 from accelkit.node.device_plugin.plugin import DevicePlugin
@@ -23,20 +21,19 @@ MEMORY, WHOLE = NATIVE.resources.memory, NATIVE.resources.cards
 CARDS = [FoundCard(Card(name, "v", "m", 16), 0, 0, load_profiles()["simulated"]) for name in "ab"]
 
 
-class Node:
+class Node(PodResources):
     """An agent that serves native resources; pods of another dialect hold devices."""
 
     def __init__(self, folder):
-        self.pods, self.node_cards = [], None
-        self.answer = resources.ListPodResourcesResponse()
-        self.reachable = True
+        super().__init__()
+        self.pods = PluginPods()
         allocations = {MEMORY: PreferredAllocation(whole=False), WHOLE: PreferredAllocation(whole=True)}
         self.plugins = {
             own: DevicePlugin(
                 folder,
                 resource=own,
                 whole=own == WHOLE,
-                pods=self,
+                pods=self.pods,
                 allocations=allocations[own],
                 other=(other, allocations[other]),
                 counted=list_device_resources(NATIVE),
@@ -44,23 +41,9 @@ class Node:
             for own, other in ((MEMORY, WHOLE), (WHOLE, MEMORY))
         }
 
-    async def ask(self, _root):
-        if not self.reachable:
-            raise DevicePluginError("no answer")
-        return self.answer
-
-    def list_assigned(self):
-        return self.pods
-
-    def list_unassigned(self):
-        return frozenset()
-
-    async def refresh(self):
-        return True
-
     def pod(self, name, resource, share, device_ids=None, *, unit_bytes=1, admitted=True):
         amount = 0 if share.whole else share.memory_bytes // unit_bytes
-        self.pods.append(
+        self.pods.listed.append(
             AssignedPod(
                 *(f"uid-{name}", "d", name, ("", name), ("c",)),
                 Assignment({"c": (share,)}),
@@ -72,32 +55,23 @@ class Node:
             )
         )
         if device_ids:
-            container = self.answer.pod_resources.add(namespace="d", name=name).containers.add(name="c")
-            container.devices.add(resource_name=resource, device_ids=device_ids)
+            self.hold(name, device_ids, resource)
 
     async def allocate(self, resource, device_ids):
-        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
-        await self.plugins[resource].Allocate(request, Context())
+        await self.plugins[resource].Allocate(build_allocation(device_ids), Context())
 
     async def prefer(self, resource, available, size):
-        wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=size)
-        request = api.PreferredAllocationRequest(container_requests=[wanted])
-        return list(
-            (await self.plugins[resource].GetPreferredAllocation(request, Context())).container_responses[0].deviceIDs
-        )
+        answer = await self.plugins[resource].GetPreferredAllocation(build_preference(available, size), Context())
+        return list(answer.container_responses[0].deviceIDs)
 
 
 @pytest.fixture
 async def node(tmp_path, monkeypatch):
     node = Node(tmp_path)
-    monkeypatch.setattr(module, "list_pod_resources", node.ask)
+    monkeypatch.setattr(module, "list_pod_resources", node.list)
     for plugin in node.plugins.values():
         await plugin.advertise(CARDS, 1)
     return node
-
-
-def units(card, first, count):
-    return [unit(card, number) for number in range(first, first + count)]
 
 
 @pytest.mark.parametrize("reachable", [True, False])
@@ -139,8 +113,7 @@ async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachab
 
 
 async def test_cards_of_another_device_plugin_do_not_count(node):
-    container = node.answer.pod_resources.add(namespace="d", name="theirs").containers.add(name="c")
-    container.devices.add(resource_name="nvidia.com/gpu", device_ids=["a"])
+    node.hold("theirs", ["a"], "nvidia.com/gpu")
     await node.allocate(WHOLE, ["a"])
 
 

@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 
 import pytest
-from device_names import unit
+from device_names import unit, units
 from support.grpc_calls import Context, RefusedError
+from support.kubelets import PluginPods, PodResources, build_allocation, build_preference
 
-from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin import plugin as module
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
@@ -39,37 +38,18 @@ def assigned(name, shares, units, *, unit_bytes=1):
 
 
 def ids(first, count):
-    return [unit("a", number) for number in range(first, first + count)]
+    return units("a", first, count)
 
 
-REQUEST_WHOLE = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["a"])])
+REQUEST_WHOLE = build_allocation(["a"])
 
 
-class Pods:
-    def __init__(self):
-        self.listed = []
-        self.unassigned = set()
-        self.answers = True
-        self.node_cards = None
-
-    def list_assigned(self):
-        return self.listed
-
-    def list_unassigned(self):
-        return frozenset(self.unassigned)
-
-    async def refresh(self):
-        """Return whether the API server answers; the list is always current."""
-        return self.answers
-
-
-class Kubelet:
-    """One plugin, and what containers hold: {pod: device IDs}."""
+class Kubelet(PodResources):
+    """One plugin, and what containers hold."""
 
     def __init__(self, tmp_path, monkeypatch, *, whole=False, environment=None):
-        self.pods = Pods()
-        self.held = {}
-        self.reachable = True
+        super().__init__()
+        self.pods = PluginPods()
         self.counted = []
         self.allocations = {MEMORY: PreferredAllocation(whole=False), WHOLE: PreferredAllocation(whole=True)}
         self.plugin = self.plug(
@@ -80,7 +60,7 @@ class Kubelet:
             count=self.counted.append,
             environment=environment or {},
         )
-        monkeypatch.setattr(module, "list_pod_resources", self._answer)
+        monkeypatch.setattr(module, "list_pod_resources", self.list)
 
     @staticmethod
     def plug(tmp_path, pods, *, whole, allocations, **rest):
@@ -88,22 +68,11 @@ class Kubelet:
         given = {"allocations": allocations[own], "other": (other, allocations[other])}
         return DevicePlugin(tmp_path, resource=own, whole=whole, pods=pods, **given, **rest)
 
-    async def _answer(self, _root):
-        if not self.reachable:
-            raise DevicePluginError("no answer")
-        answer = resources.ListPodResourcesResponse()
-        for name, device_ids in self.held.items():
-            container = answer.pod_resources.add(name=name, namespace="d").containers.add(name="c")
-            container.devices.add(resource_name=MEMORY, device_ids=device_ids)
-        return answer
-
-    async def answer(self, device_ids):
-        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
-        answer = await self.plugin.Allocate(request, Context())
-        return answer.container_responses[0]
+    async def ask(self, device_ids):
+        return (await self.plugin.Allocate(build_allocation(device_ids), Context())).container_responses[0]
 
     async def allocate(self, device_ids):
-        return (await self.answer(device_ids)).envs[MEMORY_VARIABLE]
+        return (await self.ask(device_ids)).envs[MEMORY_VARIABLE]
 
 
 @pytest.fixture
@@ -119,8 +88,8 @@ async def test_devices_are_worth_the_advertised_unit(kubelet):
 
 async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
-    kubelet.held = {"old": ids(0, 2)}
-    await kubelet.plugin.advertise([CARD], 1)
+    kubelet.hold("old", ids(0, 2))
+    await kubelet.plugin.show([CARD], 1)
     with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
         await kubelet.allocate(ids(2, 9))
     assert await kubelet.allocate(ids(2, 8)) == "8"
@@ -147,11 +116,10 @@ async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it
     await whole.Allocate(REQUEST_WHOLE, Context())
     with pytest.raises(RefusedError, match=r"card a would be over capacity: another pod holds it whole"):
         await kubelet.allocate(ids(0, 8))
-    answer = resources.ListPodResourcesResponse()
-    container = answer.pod_resources.add(name="past", namespace="d").containers.add(name="c")
-    container.devices.add(resource_name=WHOLE, device_ids=["a"])
+    reported = PodResources()
+    reported.hold("past", ["a"], WHOLE)
     for plugin in (kubelet.plugin, whole):
-        plugin.settle(answer)
+        plugin.settle(reported.answer)
     assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet reported it, and does not report it any more"
 
 
@@ -184,7 +152,7 @@ async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_
     await kubelet.plugin.advertise([CARD], 4)
     why = "d/there shares its memory" if whole else "d/there holds it whole"
     with pytest.raises(RefusedError, match=why):
-        await kubelet.answer(["a"] if whole else ids(0, 1))
+        await kubelet.ask(["a"] if whole else ids(0, 1))
     assert kubelet.counted == ["refused"]
 
 
@@ -204,18 +172,18 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     both = {"c": Share("a", 4), "d": Share("a", 6)}
     kubelet.pods.listed = [assigned("other", {"c": Share("a", 1)}, {"c": 1}), assigned("p", both, {"c": 4, "d": 6})]
-    await kubelet.plugin.advertise([card], 1)
-    environment = (await kubelet.answer(ids(0, 4))).envs
+    await kubelet.plugin.show([card], 1)
+    environment = (await kubelet.ask(ids(0, 4))).envs
     assert (environment["POD"], environment["CONTAINER"]) == ("10", "4")
-    unknown = (await kubelet.answer(ids(4, 3))).envs
+    unknown = (await kubelet.ask(ids(4, 3))).envs
     assert (unknown["POD"], unknown["CONTAINER"]) == ("3", "3")
 
 
 async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=True, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
-    await kubelet.plugin.advertise([card], 1)
-    assert not {*(await kubelet.answer(["a"])).envs} & {*DIALECT}
+    await kubelet.plugin.show([card], 1)
+    assert not {*(await kubelet.ask(["a"])).envs} & {*DIALECT}
 
 
 class Listener:
@@ -296,14 +264,12 @@ async def test_a_kubelet_that_does_not_read_delays_an_update_only_briefly(kubele
 async def test_offers_allocations_and_refusals_are_logged_with_the_pods_uid(kubelet, caplog):
     caplog.set_level("INFO")
     kubelet.pods.listed = [pod("p", 8, 2)]
-    await kubelet.plugin.advertise([CARD], 4)
-    wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids(0, 4), allocation_size=2)
-    await kubelet.plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]), None)
-    wanted.allocation_size = 3
-    await kubelet.plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]), None)
+    await kubelet.plugin.show([CARD], 4)
+    for size in (2, 3):
+        await kubelet.plugin.GetPreferredAllocation(build_preference(ids(0, 4), size), None)
     await kubelet.allocate(ids(0, 2))
     with pytest.raises(RefusedError):
-        await kubelet.answer(["nothing of ours"])
+        await kubelet.ask(["nothing of ours"])
     lines = [each.message.partition(" seconds")[0] for each in caplog.records if "resource=" in each.message]
     whom = "pod=d/p uid=uid-p container=c resource=accelkit.io/memory"
     given = f'cards={{"a":8}} devices=2 first_device={unit("a", 0)}'
@@ -318,8 +284,8 @@ async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_al
     monkeypatch.setattr(DeviceIds, "find_card", lambda self, each: found.append(each) or find_card(self, each))
     other = FoundCard(Card("b", "v", "m", 500), 1, 1, load_profiles()["simulated"])
     kubelet.pods.listed = [assigned("p", {f"c{n}": Share("a", 1) for n in range(16)}, {f"c{n}": 1 for n in range(16)})]
-    kubelet.held = {"other": [unit("b", number) for number in range(500)]}
-    await kubelet.plugin.advertise([CARD, other], 1)
+    kubelet.hold("other", units("b", 0, 500))
+    await kubelet.plugin.show([CARD, other], 1)
     costs = []
     for number in range(16):
         found.clear()

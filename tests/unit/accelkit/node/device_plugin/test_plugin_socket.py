@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import tempfile
-from pathlib import Path
 
-import grpc
 import pytest
 from device_names import unit
+from support.kubelets import PluginPods, serve_kubelet
 from support.waiting import until
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
-from accelkit.node._proto import podresources_pb2 as resources
-from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
@@ -30,71 +25,11 @@ MEMORY, WHOLE = "accelkit.io/memory", "accelkit.io/cards"
 CARDS = [FoundCard(Card(name, "v", "m", 4), 0, 0, load_profiles()["simulated"]) for name in ("a", "b")]
 
 
-class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerServicer):
-    def __init__(self, root):
-        self.root = root
-        self.registered = []
-        self.refuses = False
-        self.answer = resources.ListPodResourcesResponse()
-        self.answer.pod_resources.add(name="p", namespace="d")
-
-    async def Register(self, request, context):  # noqa: N802 - gRPC's name
-        if self.refuses:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such version")
-        # A kubelet connects to the plugin before it answers.
-        async with self.dial(request.endpoint) as plugin:
-            await plugin.GetDevicePluginOptions(api.Empty(), timeout=30)
-        self.registered.append(request)
-        return api.Empty()
-
-    async def List(self, _request, _context):  # noqa: N802 - gRPC's name
-        return self.answer
-
-    async def serve(self):
-        self.server = grpc.aio.server()
-        api_grpc.add_RegistrationServicer_to_server(self, self.server)
-        resources_grpc.add_PodResourcesListerServicer_to_server(self, self.server)
-        for name in ("device-plugins", "pod-resources"):
-            folder = self.root / "var/lib/kubelet" / name
-            folder.mkdir(parents=True)
-            self.server.add_insecure_port(f"unix:{folder}/kubelet.sock")
-        await self.server.start()
-
-    def dial(self, endpoint):
-        return Dialled(f"unix:{self.root}/var/lib/kubelet/device-plugins/{endpoint}")
-
-
-class Dialled:
-    def __init__(self, address):
-        self.channel = grpc.aio.insecure_channel(address)
-
-    async def __aenter__(self):
-        return api_grpc.DevicePluginStub(await self.channel.__aenter__())
-
-    async def __aexit__(self, *_):
-        await self.channel.close()
-
-
-class Pods:
-    def list_assigned(self):
-        return []
-
-    def list_unassigned(self):
-        return frozenset()
-
-    async def refresh(self):
-        """Do nothing; the list is always current."""
-
-
 @pytest.fixture
 async def kubelet():
-    # A socket's path may have 107 bytes, which pytest's folders fill.
-    root = Path(tempfile.mkdtemp(prefix="ak-"))
-    kubelet = Kubelet(root)
-    await kubelet.serve()
-    yield kubelet
-    await kubelet.server.stop(grace=0)
-    shutil.rmtree(root)
+    async with serve_kubelet() as kubelet:
+        kubelet.answer.pod_resources.add(name="p", namespace="d")
+        yield kubelet
 
 
 def plugin_of(kubelet, *, whole=False, **options):
@@ -103,7 +38,7 @@ def plugin_of(kubelet, *, whole=False, **options):
         kubelet.root,
         resource=names[0],
         whole=whole,
-        pods=Pods(),
+        pods=PluginPods(),
         allocations=PreferredAllocation(whole=whole),
         other=(names[1], PreferredAllocation(whole=not whole)),
         **options,
@@ -126,12 +61,6 @@ async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steer
         sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
     assert len(sent.devices) == (2 if whole else 4)
     await plugin.stop()
-
-
-async def list_devices(kubelet, endpoint):
-    async with kubelet.dial(endpoint) as dialled:
-        sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
-    return {device.ID: device.health for device in sent.devices}
 
 
 async def test_kubelet_learns_of_unmanaged_resource_only_after_it_is_managed(kubelet):
@@ -171,13 +100,13 @@ async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubele
         managed.clear()
         await plugin.advertise(CARDS, 2, {held})
         assert not plugin.offered
-        listed = await list_devices(kubelet, plugin.endpoint)
+        listed = await kubelet.list_devices(plugin.endpoint)
         assert {name for name, health in listed.items() if health == "Healthy"} == {held}
         assert len(listed) == 4
         # A kubelet that starts removes all sockets in its folder and creates its own again.
         plugin.socket.unlink()
         await until(lambda: len(kubelet.registered) == 2)
-        assert (await list_devices(kubelet, plugin.endpoint))[held] == "Healthy"
+        assert (await kubelet.list_devices(plugin.endpoint))[held] == "Healthy"
     finally:
         keeping.cancel()
         await plugin.stop()

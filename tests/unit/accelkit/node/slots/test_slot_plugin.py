@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from device_names import unit
+from device_names import unit, units
 from support.grpc_calls import Context, RefusedError
+from support.kubelets import PluginPods, PodResources, build_allocation, build_preference
 
-from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin import plugin as plugin_module
 from accelkit.node.discovery import FoundCard
@@ -36,30 +35,12 @@ def pod(name, resource=I915, *, created="", admitted=False, **cards):
     )
 
 
-class Pods:
-    def __init__(self):
-        self.listed, self.learned, self.refreshed = [], None, 0
-
-    def list_assigned(self):
-        return self.listed
-
-    def list_unassigned(self):
-        return frozenset()
-
-    def set_cards(self, cards):
-        self.learned = cards
-
-    async def refresh(self):
-        self.refreshed += 1
-        return True
-
-
-class Kubelet:
-    """Both plugins, and what containers hold: {pod: device IDs}."""
+class Kubelet(PodResources):
+    """Both plugins, and what containers hold."""
 
     def __init__(self, tmp_path, monkeypatch):
-        self.pods, self.held, self.counted = Pods(), {}, []
-        self.reachable = True
+        super().__init__()
+        self.pods, self.counted = PluginPods(), []
         self.i915, self.xe = make_slot_plugins(
             tmp_path,
             self.pods,
@@ -68,31 +49,18 @@ class Kubelet:
             build_counter=lambda resource: lambda result: self.counted.append((resource, result)),
         )
         for each in (module, plugin_module):
-            monkeypatch.setattr(each, "list_pod_resources", self._answer)
-
-    async def _answer(self, _root):
-        if not self.reachable:
-            raise DevicePluginError("no answer")
-        answer = resources.ListPodResourcesResponse()
-        for name, device_ids in self.held.items():
-            container = answer.pod_resources.add(name=name, namespace="d").containers.add(name="c")
-            container.devices.add(resource_name=I915, device_ids=device_ids)
-        return answer
+            monkeypatch.setattr(each, "list_pod_resources", self.list)
 
     async def devices(self, plugin):
         answer = await anext(plugin.ListAndWatch(api.Empty(), Context()))
         return {each.ID: each.health for each in answer.devices}
 
     async def prefer(self, size):
-        wanted = api.ContainerPreferredAllocationRequest(
-            available_deviceIDs=sorted(await self.devices(self.i915)), allocation_size=size
-        )
-        request = api.PreferredAllocationRequest(container_requests=[wanted])
+        request = build_preference(sorted(await self.devices(self.i915)), size)
         return list((await self.i915.GetPreferredAllocation(request, Context())).container_responses[0].deviceIDs)
 
     async def allocate(self, *device_ids):
-        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
-        return (await self.i915.Allocate(request, Context())).container_responses[0]
+        return (await self.i915.Allocate(build_allocation(device_ids), Context())).container_responses[0]
 
 
 @pytest.fixture
@@ -105,12 +73,12 @@ async def kubelet(tmp_path, monkeypatch):
 
 def test_nothing_is_served_where_nobody_asks_for_it(tmp_path):
     told = {"on_allocate": lambda: None, "build_counter": lambda _: lambda _: None}
-    assert make_slot_plugins(tmp_path, Pods(), per_card=0, **told) == []
+    assert make_slot_plugins(tmp_path, PluginPods(), per_card=0, **told) == []
 
 
 async def test_each_card_has_its_slots_with_the_resource_of_its_driver(kubelet):
     assert sorted(await kubelet.devices(kubelet.i915)) == sorted(unit(name, n) for name in "ab" for n in range(3))
-    assert sorted(await kubelet.devices(kubelet.xe)) == [unit("x", n) for n in range(3)]
+    assert sorted(await kubelet.devices(kubelet.xe)) == units("x", 0, 3)
     assert (kubelet.i915.endpoint, kubelet.xe.endpoint) == ("accelkit-i915.sock", "accelkit-xe.sock")
     # Assignments are believed by the whole node.
     assert [each.memory_bytes for each in kubelet.pods.learned.cards.values()] == [16 * 2**30] * 4
@@ -124,7 +92,7 @@ async def test_the_kubelet_is_offered_slots_of_the_assigned_cards(kubelet):
     ]
     assert await kubelet.prefer(1) == [unit("b", 0)]
     assert sorted(await kubelet.prefer(2)) == sorted([unit("a", 0), unit("b", 0)])
-    kubelet.held = {"early": [unit("b", 0)]}
+    kubelet.hold("early", [unit("b", 0)], I915)
     assert await kubelet.prefer(1) == [unit("a", 0)]
 
 
@@ -155,7 +123,7 @@ async def test_slots_of_several_cards_for_a_container_of_one_are_refused(kubelet
 
 
 async def test_slots_of_an_ill_card_are_taken_back_but_for_those_in_use(kubelet):
-    kubelet.held = {"p": [unit("a", 1)]}
+    kubelet.hold("p", [unit("a", 1)], I915)
     ill = card("a", 0, health=Health.UNHEALTHY)
     await kubelet.i915.advertise([ill], 2**30)
     shown = await kubelet.devices(kubelet.i915)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
-import grpc
 import pytest
 from aiohttp import ClientError, ClientSession
 from fake_api.watches import WatchedApi
 from ports import free_port
+from support.kubelets import build_allocation, build_preference, serve_kubelet
 from support.waiting import until
 
 from accelkit.extender import service
@@ -20,9 +17,6 @@ from accelkit.extender.gas.command import build_options
 from accelkit.kube.paths import NODES, PODS
 from accelkit.node import agent
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
-from accelkit.node._proto import podresources_pb2 as resources
-from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 from accelkit.node.devices import DeviceIds
 from accelkit.node.health import HealthChecks
 from accelkit.node.options import AgentOptions
@@ -33,38 +27,13 @@ CARDS = [{"id": f"sim-{number}", "model": "m", "memory_bytes": 16 * 2**30, "inde
 PATIENCE = 60
 
 
-class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerServicer):
-    def __init__(self, root):
-        self.root, self.endpoints = root, {}
-
-    async def Register(self, request, _context):  # noqa: N802 - gRPC's name
-        self.endpoints[request.resource_name] = request.endpoint
-        return api.Empty()
-
-    async def List(self, _request, _context):  # noqa: N802 - gRPC's name
-        return resources.ListPodResourcesResponse()
-
-    def dial(self, resource):
-        return grpc.aio.insecure_channel(f"unix:{self.root}/var/lib/kubelet/device-plugins/{self.endpoints[resource]}")
-
-
 @pytest.fixture
 async def kubelet():
-    # A socket's path may have 107 bytes, which pytest's folders fill.
-    root = Path(tempfile.mkdtemp(prefix="ak-"))
-    kubelet, server = Kubelet(root), grpc.aio.server()
-    api_grpc.add_RegistrationServicer_to_server(kubelet, server)
-    resources_grpc.add_PodResourcesListerServicer_to_server(kubelet, server)
-    for name in ("device-plugins", "pod-resources"):
-        folder = root / "var/lib/kubelet" / name
-        folder.mkdir(parents=True)
-        server.add_insecure_port(f"unix:{folder}/kubelet.sock")
-    (root / "etc/accelkit").mkdir(parents=True)
-    (root / "etc/accelkit/simulated-cards.json").write_text(json.dumps({"version": 1, "cards": CARDS}))
-    await server.start()
-    yield kubelet
-    await server.stop(grace=0)
-    shutil.rmtree(root)
+    async with serve_kubelet() as kubelet:
+        (kubelet.root / "etc/accelkit").mkdir(parents=True)
+        cards = json.dumps({"version": 1, "cards": CARDS})
+        (kubelet.root / "etc/accelkit/simulated-cards.json").write_text(cards)
+        yield kubelet
 
 
 async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, monkeypatch):
@@ -88,7 +57,7 @@ async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, 
 
             async def registered():
                 assert not any(each.done() for each in running), running
-                return {I915, "gpu.intel.com/xe"} <= kubelet.endpoints.keys()
+                return kubelet.find_endpoint(I915) and kubelet.find_endpoint("gpu.intel.com/xe")
 
             await until(registered)
             node = cluster.objects[f"{NODES}/n"]
@@ -118,19 +87,15 @@ async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, 
             assert (await ask("/scheduler/bind", names))["Error"] == ""
             bound = cluster.objects["/api/v1/namespaces/d/pods/p"]
             assert bound["metadata"]["annotations"]["gas-container-cards"] == "card1"
-        async with kubelet.dial(I915) as channel:
-            plugin, ids = api_grpc.DevicePluginStub(channel), DeviceIds(card["id"] for card in CARDS)
+        async with kubelet.dial(kubelet.find_endpoint(I915)) as plugin:
+            ids = DeviceIds(card["id"] for card in CARDS)
             shown = await anext(aiter(plugin.ListAndWatch(api.Empty())))
             devices = [each.ID for each in shown.devices]
             assert ids.count_by_card(devices) == {"sim-0": 2, "sim-1": 2}
-            wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=devices, allocation_size=1)
-            offered = await plugin.GetPreferredAllocation(
-                api.PreferredAllocationRequest(container_requests=[wanted]), timeout=PATIENCE
-            )
+            offered = await plugin.GetPreferredAllocation(build_preference(devices, 1), timeout=PATIENCE)
             (chosen,) = offered.container_responses[0].deviceIDs
             assert ids.find_card(chosen) == "sim-1"
-            request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[chosen])])
-            (answer,) = (await plugin.Allocate(request, timeout=PATIENCE)).container_responses
+            (answer,) = (await plugin.Allocate(build_allocation([chosen]), timeout=PATIENCE)).container_responses
             assert [each.container_path for each in answer.devices] == ["/dev/accelkit1"]
     finally:
         for each in running:
