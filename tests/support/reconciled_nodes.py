@@ -11,7 +11,7 @@ from fake_api.server import FakeApi, Request
 
 from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
-from accelkit.model.assignment import Assignment, Share, decode_assignment, encode_assignment
+from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.card import Card
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
@@ -75,10 +75,10 @@ class ReconciledNode:
         **spec: Any,
     ) -> None:
         """Put a pod onto the API server; the watch has not shown it yet."""
-        written = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment(assigned))} if assigned is not None else {}
-        metadata = {"annotations": {**(annotations or {}), **written}}
+        metadata = {"annotations": annotations or {}}
         status = {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})}
-        self.api.store(PODS, build_pod(name, *containers, metadata=metadata, status=status, nodeName="n", **spec))
+        pod = build_pod(name, *containers, assigned=assigned, metadata=metadata, status=status, nodeName="n", **spec)
+        self.api.store(PODS, pod)
 
     def show(self, name: str) -> None:
         """Have the watch show a pod as it is."""

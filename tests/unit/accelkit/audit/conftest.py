@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 from fake_api.server import FakeApi
+from support.nodes import build_node
+from support.pods import build_container, build_pod
 from support.requests import build_inventory
 
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path
-from accelkit.model.assignment import Assignment, Share, encode_assignment
-from accelkit.model.inventory import encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.assignment import Share
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -33,8 +33,7 @@ class AuditedCluster(FakeApi):
         super().__init__()
         self.cards, self.namespace = cards, namespace
         for node, card in cards.items():
-            inventory = encode_inventory(build_inventory(card, memory=16 * GIB, unit_bytes=GIB))
-            self.store(NODES, {"metadata": {"name": node, "annotations": {INVENTORY_ANNOTATION: inventory}}})
+            self.store(NODES, build_node(node, build_inventory(card, memory=16 * GIB, unit_bytes=GIB)))
             self.configure(node)
         for node, pod in pods.items():
             self.put_pod(pod, node)
@@ -45,14 +44,11 @@ class AuditedCluster(FakeApi):
         return HeldPod("d", pod, {"c": HeldDevices({self.cards[node]: 4})}, enforced_by="mps")
 
     def put_pod(self, name, node, phase="Running", resource="accelkit.io/memory"):
-        assignment = encode_assignment(Assignment({"c": (Share(self.cards.get(node, "none"), 4 * GIB),)}))
-        metadata = {"name": name, "namespace": "d", "uid": name, "annotations": {ASSIGNMENT_ANNOTATION: assignment}}
-        if not resource:
-            del metadata["annotations"]
-        container = {"name": "c", "resources": {"limits": {resource: "4"} if resource else {}}}
+        shares = {"c": (Share(self.cards.get(node, "none"), 4 * GIB),)} if resource else None
+        container = build_container({resource: "4"} if resource else {})
         status = {"phase": phase, "startTime": "now"}
         self.store(
-            PODS, {"metadata": metadata, "spec": {"nodeName": node, "containers": [container]}, "status": status}
+            PODS, build_pod(name, container, assigned=shares, metadata={"uid": name}, status=status, nodeName=node)
         )
 
     def observe(self, node, *pods, namespace=None):

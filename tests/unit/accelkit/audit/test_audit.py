@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.pods import build_container, build_pod
+from support.pods import build_container, read_pod
 
 from accelkit.audit.comparison import AuditEvidence, AuditFinding, audit
 from accelkit.errors import AssignmentError
@@ -14,7 +14,7 @@ from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit, Inventory, encode_inventory
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod, StrangeProcess
-from accelkit.model.pod import Container, Node, Pod
+from accelkit.model.pod import Container, Node
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
 
@@ -28,15 +28,14 @@ def pod(name, containers, *, admitted=True, init=(), **more):
     """A pod with `containers` as {name: (card, GiB)}."""
     shares = {c: (Share(card, units * GIB),) for c, (card, units) in containers.items()}
     spec = [build_container({"accelkit.io/memory": str(units)}, name) for name, (_, units) in containers.items()]
-    body = build_pod(
+    return read_pod(
         name,
         *(each for each in spec if each["name"] not in init),
         initContainers=[each for each in spec if each["name"] in init],
-        metadata={"annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({**shares, **more}))}},
+        assigned={**shares, **more},
         status={"phase": "Running", **({"startTime": "now"} if admitted else {})},
         nodeName="n",
     )
-    return msgspec.convert(body, Pod)
 
 
 def inspection(pods, cards=CARDS, former_units=()):

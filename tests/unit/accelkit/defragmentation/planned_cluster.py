@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fake_api.server import FakeApi
+from support.nodes import build_node
+from support.pods import REFUSED, build_pod
+from support.requests import build_inventory
 
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.kube.paths import NODES, PODS
-from accelkit.model.assignment import Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.assignment import Share
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
 
 MEMORY = "accelkit.io/memory"
-REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 OWNER = {"kind": "ReplicaSet", "controller": True}
 
@@ -28,43 +27,22 @@ class PlannedCluster:
     def __init__(self) -> None:
         self.api = FakeApi()
 
-    def node(
-        self,
-        name: str,
-        cards: int = 2,
-        *,
-        spec: object = None,
-        labels: dict[str, str] | None = None,
-        cpu: str = "8",
-        annotations: dict[str, str] | None = None,
-    ) -> None:
-        listed = Inventory(1, tuple(Card(f"{name}-{place}", "v", "m", 8) for place in range(cards)))
-        metadata: dict[str, Any] = {"name": name, "labels": labels or {}}
-        metadata["annotations"] = {INVENTORY_ANNOTATION: encode_inventory(listed), **(annotations or {})}
-        status = {"allocatable": {"cpu": cpu, "memory": "8Gi"}}
-        self.api.store(NODES, {"metadata": metadata, "spec": spec or {}, "status": status})
+    def node(self, name: str, cards: int = 2, *, cpu: str = "8", **of: Any) -> None:
+        listed = build_inventory(*(f"{name}-{place}" for place in range(cards)), memory=8)
+        self.api.store(NODES, build_node(name, listed, allocatable={"cpu": cpu, "memory": "8Gi"}, **of))
 
     def pod(self, name: str, memory: int, priority: int = 0, card: str = "", **of: Any) -> None:
-        shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
-        metadata: dict[str, Any] = {
-            "name": name,
-            "namespace": "d",
-            "uid": f"uid-{name}",
-            "labels": of.get("labels") or {},
-        }
-        metadata |= {"annotations": {ASSIGNMENT_ANNOTATION: shares} if card else {}}
-        metadata["annotations"] |= of.get("annotations", {})
+        metadata = {"labels": of.get("labels") or {}, "annotations": of.get("annotations", {})}
         metadata |= {"ownerReferences": [owner]} if (owner := of.get("owner", OWNER)) and card else {}
         metadata |= of.get("metadata", {})
         limits = of.get("limits") or {MEMORY: str(memory)}
-        resources = {"limits": limits, "requests": {**limits, "cpu": "1"}}
-        made: dict[str, Any] = {
-            "containers": [{"name": "c", "resources": resources}],
-            "priority": priority,
-            **of.get("spec", {}),
-        }
-        made |= {"nodeName": card.rpartition("-")[0]} if card else {}
-        self.api.store(PODS, {"metadata": metadata, "spec": made, "status": {} if card else REFUSED})
+        container = {"name": "c", "resources": {"limits": limits, "requests": {**limits, "cpu": "1"}}}
+        spec = {"priority": priority, **of.get("spec", {})}
+        if card:
+            spec |= {"nodeName": card.rpartition("-")[0]}
+        shares = {"c": (Share(card, memory),)} if card else None
+        status = {} if card else REFUSED
+        self.api.store(PODS, build_pod(name, container, assigned=shares, metadata=metadata, status=status, **spec))
         self.api.reviews[f"/api/v1/namespaces/d/pods/{name}/eviction"] = lambda _: {}
 
     def budget(self, labels: dict[str, str], allowed: int = 0) -> None:

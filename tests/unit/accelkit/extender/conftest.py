@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from extender_cluster import Cluster
 from fake_api.server import FakeApi
+from support.pods import build_container, build_pod
 from support.requests import build_inventory
 from support.tasks import running
 
@@ -81,9 +82,8 @@ class World:
             raise NotLeadingError(f"{self.leader} leads")
 
     def create(self, name="p", memory=4, *, watched=True, resource="accelkit.io/memory", **annotations):
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
-        container = {"name": "c", "resources": {"limits": {resource: memory} if memory else {}}}
-        self.api.store(PODS, {"metadata": metadata, "spec": {"containers": [container]}})
+        limits = build_container({resource: memory} if memory else {})
+        self.api.store(PODS, build_pod(name, limits, metadata={"annotations": annotations}))
         if watched:
             self.show(name)
 

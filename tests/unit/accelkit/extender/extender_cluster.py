@@ -15,21 +15,20 @@ from typing import Any
 from fake_api.server import Request
 from http_service import PATIENCE_SECONDS, ServedApi, connected
 from ports import free_port
+from support.nodes import build_node
+from support.pods import REFUSED, build_pod
+from support.requests import build_inventory
 
 from accelkit.extender.leadership import Replica
 from accelkit.extender.service import ExtenderOptions, run
 from accelkit.kube.lease import LeaseName
 from accelkit.kube.paths import NODES, PODS
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.serving.tls import Listen
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/d/leases"
 LEASE = f"{LEASES}/l"
 REPLICA = Replica(LeaseName("d", "l"), "us")
-REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
 class Cluster:
@@ -60,14 +59,10 @@ class Cluster:
                 await asyncio.gather(running, return_exceptions=True)
 
     def node(self, *cards: str, name: str = "n") -> dict[str, Any]:
-        listed = Inventory(1, tuple(Card(card, "v", "m", 16) for card in cards or "a"))
-        annotations = {INVENTORY_ANNOTATION: encode_inventory(listed)}
-        return self.api.store(NODES, {"metadata": {"name": name, "annotations": annotations}})
+        return self.api.store(NODES, build_node(name, build_inventory(*(cards or "a"))))
 
     def pod(self, name: str = "p", memory: int = 4) -> dict[str, Any]:
-        containers = [{"name": "c", "resources": {"limits": {"accelkit.io/memory": memory}}}]
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}"}
-        return self.api.store(PODS, {"metadata": metadata, "spec": {"containers": containers}, "status": REFUSED})
+        return self.api.store(PODS, build_pod(name, memory=memory, status=REFUSED))
 
     async def ask(self, path: str, body: object = None, *, port: int | None = None) -> tuple[int, str]:
         async with connected(replace(self.at, port=port or self.at.port)) as connection:

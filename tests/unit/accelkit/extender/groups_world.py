@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 from fake_api.server import FakeApi, Request
+from support.nodes import build_node
+from support.requests import build_inventory
 
 from accelkit.errors import AccelkitError
 from accelkit.extender.binder import Binder
@@ -19,9 +21,6 @@ from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
@@ -63,12 +62,10 @@ class World:
         )
 
     def node(self, name: str, cards: int = 1, *, kind: str = "ADDED", **body: Any) -> None:
-        listed = Inventory(1, tuple(Card(f"{name}-{number}", "v", "m", 16) for number in range(cards)))
-        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(listed)}}
-        labels = {"name": name, **body.get("labels", {})}
-        node = {"metadata": {**metadata, "labels": labels}, "spec": body.get("spec", {})}
-        status = {"allocatable": body.get("allocatable", {"cpu": "64", "memory": "64Gi"})}
-        self.groups.take_node_event(kind, msgspec.convert({**node, "status": status}, GroupNode))
+        listed = build_inventory(*(f"{name}-{number}" for number in range(cards)))
+        body["labels"] = {"name": name, **body.get("labels", {})}
+        node = build_node(name, listed, **{"allocatable": {"cpu": "64", "memory": "64Gi"}, **body})
+        self.groups.take_node_event(kind, msgspec.convert(node, GroupNode))
 
     def pod(
         self, name: str, group: str = "g", *, memory: int = 8, size: object = None, gated: bool = True, **body: Any

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.pods import build_container, build_pod
-from support.requests import build_inventory, build_request
+from support.pods import REFUSED, build_pod
+from support.requests import ask_for, build_inventory
 
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
@@ -19,12 +19,11 @@ from accelkit.vendors.dialects import load_dialects
 NODES = 20
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
 def pod(memory=10, *, spec=None, status=None):
-    whole = build_pod("p", build_container({"accelkit.io/memory": str(memory)}), status=status, **(spec or {}))
-    return msgspec.json.decode(msgspec.json.encode(whole), type=PendingPod)
+    whole = build_pod("p", memory=str(memory), status=status, **(spec or {}))
+    return msgspec.json.decode(msgspec.json.encode(whole), type=AskedPod)
 
 
 class World:
@@ -87,7 +86,7 @@ async def test_all_are_left_to_a_pod_that_weighs_nodes(spec, left):
 
 
 async def test_all_are_left_to_a_pod_that_was_tried_before_with_the_reasons_of_the_others():
-    found = await World(3).filter(pod(85, status=TRIED))
+    found = await World(3).filter(pod(85, status=REFUSED))
     assert len(found.NodeNames) == 16
     assert found.FailedNodes.keys() == {"n16", "n17", "n18", "n19"}
 

@@ -12,14 +12,14 @@ from fake_api.kubeconfig import write_kubeconfig
 from registries.hostile import HostileRegistry
 from registries.tls import serving
 from ruamel.yaml import YAML
+from support.nodes import build_node
+from support.pods import build_pod
 from support.requests import build_inventory
 
 from accelkit.cli import main
 from accelkit.inspection.inspection import Inspection
 from accelkit.kube.paths import NODES, PODS
-from accelkit.model.assignment import Assignment, Share, encode_assignment
-from accelkit.model.inventory import encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.assignment import Share
 
 GIB = 2**30
 
@@ -39,15 +39,12 @@ def extender(hostile_registry, answer, inspection):
 def kubeconfig(hostile_registry, answer, tmp_path):
     """The file that leads to an API server with two nodes, and a pod on one of them."""
 
-    def node(name, card):
-        inventory = encode_inventory(build_inventory(card, memory=16 * GIB, unit_bytes=GIB))
-        return {"metadata": {"name": name, "annotations": {INVENTORY_ANNOTATION: inventory}}}
-
-    assignment = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({"c": (Share("a", 4 * GIB),)}))}
-    metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": assignment}
-    container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}
-    pod = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
-    answer(hostile_registry, NODES, {"metadata": {}, "items": [node("n", "a"), node("m", "b")]})
+    nodes = [
+        build_node(name, build_inventory(card, memory=16 * GIB, unit_bytes=GIB))
+        for name, card in (("n", "a"), ("m", "b"))
+    ]
+    pod = build_pod("p", memory="4", assigned={"c": (Share("a", 4 * GIB),)}, metadata={"uid": "u"}, nodeName="n")
+    answer(hostile_registry, NODES, {"metadata": {}, "items": nodes})
     answer(hostile_registry, PODS, {"metadata": {}, "items": [pod]})
     return write_kubeconfig(tmp_path, hostile_registry.url)
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 from fake_api.server import FakeApi
-from support.pods import make_ref
-from support.requests import build_inventory, build_request
+from support.nodes import build_node
+from support.pods import build_pod, make_ref
+from support.requests import ask_for, build_inventory
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (
@@ -20,10 +21,9 @@ from accelkit.inspection.inspection import (
 from accelkit.kube.paths import NODES, PODS, build_node_path, build_pod_path
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.inventory import Inventory
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
@@ -189,12 +189,9 @@ def test_the_unit_is_the_clusters_or_else_the_first_nodes_that_has_one(ledger, g
 def api():
     """One node and one pod on it."""
     api = FakeApi()
-    inventory = {INVENTORY_ANNOTATION: encode_inventory(INVENTORY)}
-    api.store(NODES, {"metadata": {"name": "n", "annotations": inventory}})
-    text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}))
-    metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: text}}
-    limits = {"resources": {"limits": {"accelkit.io/memory": "4"}}}
-    api.store(PODS, {"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", **limits}]}})
+    api.store(NODES, build_node("n", INVENTORY))
+    shares = {"c": (Share("b", 4 * GIB),)}
+    api.store(PODS, build_pod("p", memory="4", assigned=shares, metadata={"uid": "u"}, nodeName="n"))
     return api
 
 

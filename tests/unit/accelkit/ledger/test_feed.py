@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pods import build_container, build_pod, make_ref
-from support.requests import build_request
+from support.nodes import read_node
+from support.pods import build_container, make_ref, read_pod
+from support.requests import ask_for
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import ShareStage
@@ -15,8 +15,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
-from accelkit.model.pod import Node, Pod
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
@@ -27,8 +26,7 @@ ONE = build_request(4)
 
 
 def node(name="n", inventory=INVENTORY):
-    annotations = {} if inventory is None else {INVENTORY_ANNOTATION: inventory}
-    return msgspec.convert({"metadata": {"name": name, "annotations": annotations}}, Node)
+    return read_node(name, inventory)
 
 
 def shares(card="a", memory=4, container="c"):
@@ -38,7 +36,7 @@ def shares(card="a", memory=4, container="c"):
 def pod(name="p", *, on="n", assignment=None, memory=4, phase="", init=(), request=None):
     annotations = {ASSIGNMENT_ANNOTATION: assignment, "accelkit.io/request": request}
     limits = {"accelkit.io/memory": memory} if memory else {}
-    whole = build_pod(
+    return read_pod(
         name,
         build_container(limits),
         initContainers=[{"name": each} for each in init],
@@ -46,7 +44,6 @@ def pod(name="p", *, on="n", assignment=None, memory=4, phase="", init=(), reque
         status={"phase": phase},
         nodeName=on,
     )
-    return msgspec.convert(whole, Pod)
 
 
 class World:

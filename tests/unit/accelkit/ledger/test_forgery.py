@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
-from support.pods import build_container, build_pod
-from support.requests import build_request
+from support.nodes import read_node
+from support.pods import build_container, read_pod
+from support.requests import ask_for
 
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card
-from accelkit.model.inventory import FormerUnit, Inventory, encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
-from accelkit.model.pod import Node, Pod
+from accelkit.model.inventory import FormerUnit, Inventory
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
@@ -34,17 +33,15 @@ class World:
         self.node()
 
     def node(self, name="n", *, kind="MODIFIED", unit_bytes=GIB, cards=CARDS, former_units=()):
-        text = encode_inventory(Inventory(unit_bytes, cards, former_units=former_units))
-        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: text}}
-        self.feed.take_node_event(kind, msgspec.convert({"metadata": metadata}, Node))
+        inventory = Inventory(unit_bytes, cards, former_units=former_units)
+        self.feed.take_node_event(kind, read_node(name, inventory))
 
     def pod(self, name="p", *, limits=None, on="n", kind="MODIFIED", started=None, containers=None, **annotations):
-        assignment = containers and Assignment({c: tuple(shares) for c, shares in containers.items()})
-        written = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)} if assignment else {}
-        container = build_container(limits or {MEMORY: "1"})
-        metadata = {"annotations": written | annotations}
-        body = build_pod(name, container, metadata=metadata, status={"startTime": started}, nodeName=on)
-        self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
+        shares = containers and {c: tuple(each) for c, each in containers.items()}
+        container, metadata = build_container(limits or {MEMORY: "1"}), {"annotations": annotations}
+        status = {"startTime": started}
+        body = read_pod(name, container, assigned=shares or None, metadata=metadata, status=status, nodeName=on)
+        self.feed.take_pod_event(kind, body)
 
     def held(self, name="n"):
         entry = self.ledger.find_node(name)

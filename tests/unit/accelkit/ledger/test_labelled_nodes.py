@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.nodes import read_node
+from support.pods import build_container, read_pod
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import INVENTORY_ANNOTATION
-from accelkit.model.pod import Node, Pod
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import Pod
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
@@ -27,24 +28,15 @@ class World:
 
     def node(self, *, labels=LABELS, inventory=None, **amounts):
         allocatable = {f"gpu.intel.com/{name}": str(amount) for name, amount in amounts.items()}
-        annotations = {} if inventory is None else {INVENTORY_ANNOTATION: encode_inventory(inventory)}
-        metadata = {"name": "n", "labels": labels, "annotations": annotations}
-        self.feed.take_node_event(
-            "MODIFIED", msgspec.convert({"metadata": metadata, "status": {"allocatable": allocatable}}, Node)
-        )
+        self.feed.take_node_event("MODIFIED", read_node("n", inventory, labels=labels, allocatable=allocatable))
 
     def read(self, name, *, init=(), annotations=(), node="", **amounts):
         def build(limits, name):
-            named = {f"gpu.intel.com/{key}": str(amount) for key, amount in limits.items()}
-            return {"name": name, "resources": {"limits": named}}
+            return build_container({f"gpu.intel.com/{key}": str(amount) for key, amount in limits.items()}, name)
 
-        spec = {
-            "initContainers": [build(limits, f"i{number}") for number, limits in enumerate(init)],
-            "containers": [build(amounts, "c")],
-            "nodeName": node,
-        }
-        metadata = {"name": name, "namespace": "d", "uid": name, "annotations": dict(annotations)}
-        return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+        inits = [build(limits, f"i{number}") for number, limits in enumerate(init)]
+        metadata = {"uid": name, "annotations": dict(annotations)}
+        return read_pod(name, build(amounts, "c"), initContainers=inits, metadata=metadata, nodeName=node)
 
     def place(self, name, **asked):
         """Reserve; the numbers of the cards, or why not."""

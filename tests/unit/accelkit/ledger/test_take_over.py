@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.pods import build_container, build_pod
+from support.nodes import read_node
+from support.pods import build_container, read_pod
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
-from accelkit.model.keys import INVENTORY_ANNOTATION
-from accelkit.model.pod import ConfigMap, Node, Pod
+from accelkit.model.pod import ConfigMap
 from accelkit.vendors.dialects import load_dialects
 
 CARDS = tuple(Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3))
@@ -24,17 +24,14 @@ class World:
         self.feed = LedgerFeed(self.ledger, load_dialects(dialects or ("native", "gcushare", "aliyun", "gas")))
 
     def node(self, *, kind="MODIFIED", labels=None, inventory=INVENTORY, **annotations):
-        metadata = {"name": "n", "labels": labels or {}, "annotations": annotations}
-        if inventory:
-            metadata["annotations"][INVENTORY_ANNOTATION] = inventory
-        self.feed.take_node_event(kind, msgspec.convert({"metadata": metadata}, Node))
+        self.feed.take_node_event(kind, read_node("n", inventory, labels=labels, annotations=annotations))
 
     def pod(self, *, kind="ADDED", phase="Running", device="2", units="8"):
         annotations = {"enflame.com/gcu-device-id": device} if device else {}
         metadata = {"uid": "u", "creationTimestamp": "2022-09-06T07:40:43Z", "annotations": annotations}
         container = build_container({"enflame.com/gcu-memory": units})
-        body = build_pod("p", container, metadata=metadata, status={"phase": phase}, nodeName="n")
-        self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
+        pod = read_pod("p", container, metadata=metadata, status={"phase": phase}, nodeName="n")
+        self.feed.take_pod_event(kind, pod)
 
     def used(self):
         return {card: use.used_bytes for card, use in self.ledger.find_node("n").uses.items()}

@@ -6,21 +6,20 @@ from typing import Any
 
 import msgspec
 from fake_api.server import FakeApi, Request
+from support.nodes import read_node
+from support.pods import REFUSED, build_pod
 from support.requests import build_inventory
 
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment, Share, encode_assignment
-from accelkit.model.inventory import encode_inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
+from accelkit.model.assignment import Share
 from accelkit.model.pod import Node, Pod
 from accelkit.vendors.dialects import load_dialects
 
 CARDS = build_inventory("a", "b", memory=8)
 MEMORY = "accelkit.io/memory"
-REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 
@@ -38,22 +37,19 @@ class PreemptingCluster:
 
     @staticmethod
     def build_node(name: str) -> Node:
-        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(CARDS)}}
-        return msgspec.convert({"metadata": metadata, "status": {"allocatable": {"cpu": "8", "memory": "8Gi"}}}, Node)
+        return read_node(name, CARDS, allocatable={"cpu": "8", "memory": "8Gi"})
 
     def pod(self, name: str, memory: int, priority: int, card: str = "", **of: Any) -> dict[str, Any]:
         """A pod on a card of node `node`, `n` by default, or one that kube-scheduler has refused."""
-        shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
         namespace = of.get("namespace", "d")
-        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": of.get("labels", {})}
-        metadata["annotations"] = ({ASSIGNMENT_ANNOTATION: shares} if card else {}) | of.get("annotations", {})
+        metadata = {"namespace": namespace, "labels": of.get("labels", {}), "annotations": of.get("annotations", {})}
         metadata |= of.get("metadata", {})
-        resources = {"limits": {MEMORY: str(memory)}, "requests": of.get("requests", {})}
-        spec = {"containers": [{"name": "c", "resources": resources}], "priority": priority, **of.get("spec", {})}
-        if card:
-            spec["nodeName"] = of.get("node", "n")
+        container = {"name": "c", "resources": {"limits": {MEMORY: str(memory)}, "requests": of.get("requests", {})}}
+        spec = {"priority": priority, **of.get("spec", {}), **({"nodeName": of.get("node", "n")} if card else {})}
+        shares = {"c": (Share(card, memory),)} if card else None
         status = {"phase": "Running"} if card else REFUSED | of.get("status", {})
-        item = self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": status})
+        pod = build_pod(name, container, assigned=shares, metadata=metadata, status=status, **spec)
+        item = self.api.store(PODS, pod)
         self.feed.take_pod_event("ADDED", msgspec.convert(item, Pod))
         self.namespaces[name] = namespace
         self.api.reviews[f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"] = self._evict

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from support.pods import build_pod
 
 from accelkit.extender.sharing.metrics import SharingCollector
 from accelkit.extender.simulation.simulator import Simulator
@@ -41,9 +42,8 @@ class World:
 
     def pod(self, name="p", memory=4, *, namespace="d", priority=0, labels=None, request=None, kind=PendingPod):
         annotations = {"accelkit.io/request": json.dumps({"c": request})} if request else {}
-        meta = {"name": name, "namespace": namespace, "uid": name, "labels": labels, "annotations": annotations}
-        containers = [{"name": "c", "resources": {"limits": {"accelkit.io/memory": memory}}}]
-        return msgspec.convert({"metadata": meta, "spec": {"containers": containers, "priority": priority}}, kind)
+        metadata = {"namespace": namespace, "uid": name, "labels": labels, "annotations": annotations}
+        return msgspec.convert(build_pod(name, memory=memory, metadata=metadata, priority=priority), kind)
 
     def hold(self, name, node, **of_pod):
         pod = self.pod(name, kind=Pod, **of_pod)

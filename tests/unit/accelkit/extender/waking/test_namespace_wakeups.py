@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from support.pods import UNSCHEDULABLE, build_container, build_pod
+from support.pods import REFUSED, read_pod
 from support.requests import build_inventory
 
 from accelkit.extender.waking.announcements import Waiting
@@ -31,9 +31,8 @@ class World:
     def pod(self, name, memory=8, *, namespace="d", labels=None, request=None, refused=True):
         annotations = {"accelkit.io/request": json.dumps({"c": request})} if request else {}
         metadata = {"namespace": namespace, "uid": name, "labels": labels, "annotations": annotations}
-        status = {"conditions": [UNSCHEDULABLE]} if refused else {}
-        pod = build_pod(name, build_container({"accelkit.io/memory": memory}), metadata=metadata, status=status)
-        self.feed.take_pod_event("ADDED", msgspec.convert(pod, Pod))
+        pod = read_pod(name, memory=memory, metadata=metadata, status=REFUSED if refused else {})
+        self.feed.take_pod_event("ADDED", pod)
 
     def hold(self, name, node="n0", **of_pod):
         self.pod(name, refused=False, **of_pod)

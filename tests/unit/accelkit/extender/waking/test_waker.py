@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import msgspec
 import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
-from support.pods import UNSCHEDULABLE, build_container, build_pod
+from support.nodes import read_node
+from support.pods import REFUSED, build_container, read_pod
 from support.requests import build_inventory
 
 from accelkit.errors import ApiError
@@ -17,8 +17,6 @@ from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import encode_inventory
-from accelkit.model.keys import INVENTORY_ANNOTATION
-from accelkit.model.pod import Node, Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
@@ -58,15 +56,11 @@ class World:
         return [patch.path.removeprefix("/api/v1/nodes/") for patch in self.api.done]
 
     def cards(self, node="n", text=CARDS):
-        annotations = {INVENTORY_ANNOTATION: text} if text else {}
-        self.feed.take_node_event(
-            "MODIFIED", msgspec.convert({"metadata": {"name": node, "annotations": annotations}}, Node)
-        )
+        self.feed.take_node_event("MODIFIED", read_node(node, text))
 
     def pod(self, name="p", memory=4, resource="accelkit.io/memory", kind="ADDED"):
-        status = {"conditions": [UNSCHEDULABLE]}
-        pod = build_pod(name, build_container({resource: memory}), metadata={"uid": name}, status=status)
-        self.feed.take_pod_event(kind, msgspec.convert(pod, Pod))
+        container = build_container({resource: memory})
+        self.feed.take_pod_event(kind, read_pod(name, container, metadata={"uid": name}, status=REFUSED))
 
     def counted(self, result):
         return self.counter.labels(result)._value.get()

@@ -6,15 +6,13 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, generate_latest
-from support.pods import build_container, build_pod
+from support.pods import build_container, read_pod
 
 from accelkit.inspection.card_faults import find_card_fault
-from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card, Health
 from accelkit.model.card_loss import GONE_FROM_NODE
 from accelkit.model.inventory import Inventory
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION
-from accelkit.model.pod import Pod
 from accelkit.node.card_metrics.collector import CardCollector
 from accelkit.node.card_metrics.exposition import register_card_metrics
 from accelkit.node.card_metrics.holders import list_holdings
@@ -84,16 +82,16 @@ class Agent:
             )
             for container, held in containers.items()
         }
-        annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment(shares))} if assigned else {}
         made = {}
         for container, held in containers.items():
             resource = "accelkit.io/cards" if 0 in held.values() else "accelkit.io/memory"
             made[container] = build_container({resource: str(sum(held.values()) or len(held))}, container)
-        pod = build_pod(
+        pod = read_pod(
             name,
             *(made[each] for each in containers if each not in init),
             initContainers=[made[each] for each in init],
-            metadata={"uid": name, "annotations": annotations},
+            assigned=shares if assigned else None,
+            metadata={"uid": name},
             nodeName="n",
             status={
                 "phase": "Running",
@@ -103,7 +101,7 @@ class Agent:
                 ],
             },
         )
-        self.pods.take(msgspec.convert(pod, Pod))
+        self.pods.take(pod)
 
     def hold(self):
         return list_holdings(self.pods.list_pods(), {each.id: each for each in self.cards})

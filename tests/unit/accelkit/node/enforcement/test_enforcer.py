@@ -9,12 +9,10 @@ import pynvml
 import pytest
 from fake_api.server import FakeApi
 from standin_nvml import Limits, StandinCard
-from support.pods import build_pod
+from support.pods import read_pod
 
-from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION
-from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement.enforcer import Enforcer
@@ -55,15 +53,13 @@ class Node:
         for container in containers:
             self.cgroup(container).mkdir()
             (self.cgroup(container) / "cgroup.procs").write_text("1\n")
-        annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment(containers))}
         statuses = [
             {"name": name, "containerID": f"containerd://{container_id(name)}", "state": {"running": {}}}
             for name in containers
         ]
         asked = [{"name": name, "resources": limits(shares)} for name, shares in containers.items()]
-        metadata = {"uid": UID, "annotations": annotations}
-        pod = build_pod("p", *asked, metadata=metadata, status={"containerStatuses": statuses})
-        self.pods.take(msgspec.convert(pod, Pod))
+        status = {"containerStatuses": statuses}
+        self.pods.take(read_pod("p", *asked, assigned=containers, metadata={"uid": UID}, status=status))
 
     async def look(self, *cards):
         self.now += 100

@@ -9,13 +9,12 @@ from fake_api.server import FakeApi
 from standin_nvml import StandinCard
 from support.events import list_events
 from support.host_processes import write_process
-from support.pods import build_container, build_pod
+from support.pods import read_pod
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events
-from accelkit.model.assignment import Assignment, Share, encode_assignment
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
@@ -68,10 +67,8 @@ class Host:
         write_process(self.root, pid, command, cgroup=where, files=files)
 
     def pod(self, uid, gib):
-        assignment = Assignment({"c": (Share("a", gib * GIB),)})
-        metadata = {"uid": uid, "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}}
-        container = build_container({"accelkit.io/memory": str(gib)})
-        self.pods.take(msgspec.convert(build_pod(f"pod-{uid[:1]}", container, metadata=metadata), Pod))
+        shares = {"c": (Share("a", gib * GIB),)}
+        self.pods.take(read_pod(f"pod-{uid[:1]}", memory=str(gib), assigned=shares, metadata={"uid": uid}))
 
     async def look(self, card=CARD, *, scan=True):
         """Look, the scan beside it having looked too."""

@@ -9,11 +9,7 @@ from support.pods import build_container
 from support.reconciled_nodes import ReconciledNode
 
 from accelkit.errors import ApiError
-from accelkit.model.assignment import (
-    MOVING,
-    Assignment,
-    Share,
-)
+from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
