@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
-import msgspec
+from fake_api.server import FakeApi, Request
 from pretended_cluster import Cluster
 
 from accelkit.cachecontroller.cluster_view import CLAIMS, JOBS, VOLUMES, Kind, ObjectName, ObservedObject
 from accelkit.cachecontroller.filling.objects import CONFIG_MAPS, DAEMON_SETS, SNAPSHOTS
-from accelkit.errors import ApiError
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 # Of what controllers of ours make beside caches and events.
@@ -21,68 +19,54 @@ class Killed(BaseException):
     """As by SIGKILL: nothing of ours runs any more."""
 
 
-class Api:
-    """An API server in memory, which sees the process die at one of its writes."""
+class Api(FakeApi):
+    """An API server in memory, which sees the process die at one of its writes.
+
+    Attributes:
+        written: how many writes took effect.
+        die_at: the write at which the process dies.
+        late: whether it dies after that write took effect.
+        protects: whether finalizers of Kubernetes keep claims and their volumes after they were deleted.
+    """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
+        super().__init__()
         self.numbers = itertools.count(1)
-        self.die_at, self.late, self.writes = 0, False, 0
-        # Whether finalizers of Kubernetes keep claims and their volumes after they were deleted.
-        self.protects = False
+        self.written, self.die_at, self.late, self.protects = 0, 0, False, False
+        self.before.append(self._begin)
+        self.after.append(self._end)
         self.cluster = Cluster()
         # What an administrator has made.
         self._given = dict(self.cluster.objects)
 
-    def write(self, path: str, body: dict[str, Any] | None) -> bytes:
-        self.writes += 1
-        dies = self.writes == self.die_at
-        if dies and not self.late:
+    def _begin(self, request: Request) -> None:
+        if request.method == "POST":
+            request.body["metadata"]["uid"] = f"uid-{next(self.numbers)}"
+        if request.method != "GET" and not self.late and self.written + 1 == self.die_at:
+            self.written += 1
             raise Killed
-        if body is None:
-            del self.objects[path]
-        else:
-            body["metadata"]["resourceVersion"] = str(next(self.numbers))
-            self.objects[path] = body
-        if dies:
+
+    def _end(self, request: Request) -> None:
+        if request.method == "GET":
+            return
+        self.written += 1
+        metadata = self.objects.get(request.path, {}).get("metadata", {})
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            del self.objects[request.path]
+        if self.late and self.written == self.die_at:
             raise Killed
-        return msgspec.json.encode(body)
 
-    async def get(self, path: str) -> bytes:
-        if path not in self.objects:
-            raise ApiError("there is none", status=404, reason="NotFound")
-        return msgspec.json.encode(self.objects[path])
-
-    async def post(self, collection: str, body: object) -> bytes:
-        made = msgspec.json.decode(msgspec.json.encode(body))
-        path = f"{collection}/{made['metadata']['name']}"
-        if path in self.objects:
-            raise ApiError("it is there", status=409, reason="AlreadyExists")
-        made["metadata"]["uid"] = f"uid-{next(self.numbers)}"
-        return self.write(path, made)
-
-    async def patch(self, path: str, body: Any, *, kind: str = "merge") -> bytes:
-        path = path.removesuffix("/status")
-        present = msgspec.json.decode(await self.get(path))
-        if kind == "json":
-            present["status"] = msgspec.json.decode(msgspec.json.encode(body[1]["value"]))
-        else:
-            merge(present, msgspec.json.decode(msgspec.json.encode(body)))
-        if present["metadata"].get("deletionTimestamp") and not present["metadata"].get("finalizers"):
-            return self.write(path, None)
-        return self.write(path, present)
-
-    async def delete(self, path: str, options: dict[str, Any]) -> bytes:
-        present = msgspec.json.decode(await self.get(path))
-        uid = present["metadata"]["uid"]
-        assert uid == options["preconditions"]["uid"]
+    async def delete(self, path: str, body: object | None = None) -> bytes:
+        present = self.objects.get(path, {})
         if self.protects and present.get("kind") in {CLAIMS.kind, VOLUMES.kind}:
-            present["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            return self.write(path, present)
+            return await self.patch(
+                path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]}}
+            )
         try:
-            return self.write(path, None)
+            return await super().delete(path, body)
         finally:
             # Of the claim that it is for, a volume is deleted with it, whether or not we live to see that.
+            uid = present.get("metadata", {}).get("uid")
             for other, each in list(self.objects.items()) if path not in self.objects else ():
                 if each.get("kind") == VOLUMES.kind and each["spec"].get("claimRef", {}).get("uid") == uid:
                     del self.objects[other]
@@ -125,13 +109,3 @@ class Api:
 def _build_path(name: ObjectName) -> str:
     collection = build_collection_path(name.kind.api_version, name.kind.plural, name.namespace or None)
     return build_object_path(collection, name.name)
-
-
-def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
-    for key, value in patch.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            merge(into[key], value)
-        elif value is None:
-            into.pop(key, None)
-        else:
-            into[key] = value

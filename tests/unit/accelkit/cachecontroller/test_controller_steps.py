@@ -93,11 +93,11 @@ def show(api: Api, seen: ClusterState) -> None:
 async def settle(api: Api, digest: str, pods: list[ObservedPod]) -> None:
     controller, seen = start(api, digest, pods)
     for _ in range(MOST_PASSES):
-        before = api.writes
+        before = api.written
         await controller._pass(KEY)
         others = api.turn()
         show(api, seen)
-        if api.writes == before and not others:
+        if api.written == before and not others:
             return
     pytest.fail("it does not come to rest")
 
@@ -114,8 +114,7 @@ def create(delivery: Delivery) -> Api:
     api = Api()
     spec = CacheSpec(image="q.io/a/b:v1", delivery=delivery)
     cache = Cache(CacheMeta(name="kernels", namespace="team", uid="u", generation=1), spec)
-    api.write(CACHE, msgspec.to_builtins(cache))
-    api.writes = 0
+    api.objects[CACHE] = msgspec.to_builtins(cache)
     return api
 
 
@@ -179,7 +178,7 @@ async def tell(story: list, delivery: Delivery, die_at: int = 0, *, late: bool =
     api = create(delivery)
     for part in story[:-1]:
         await part(api, delivery)
-    api.writes, api.die_at, api.late = 0, die_at, late
+    api.written, api.die_at, api.late = 0, die_at, late
     await story[-1](api, delivery)
     return api
 
@@ -189,10 +188,10 @@ async def tell(story: list, delivery: Delivery, die_at: int = 0, *, late: bool =
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 async def test_a_death_at_any_write_changes_nothing_of_the_end(story, delivery, late):
     lived = await tell(story, delivery)
-    assert lived.writes >= 2
-    for number in range(1, lived.writes + 1):
+    assert lived.written >= 2
+    for number in range(1, lived.written + 1):
         other = await tell(story, delivery, number, late=late)
-        assert outline(other) == outline(lived), f"died at write {number} of {lived.writes}"
+        assert outline(other) == outline(lived), f"died at write {number} of {lived.written}"
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -203,7 +202,7 @@ async def test_what_is_deleted_leaves_nothing(delivery):
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 async def test_what_is_deleted_amid_its_making_leaves_nothing(delivery, late):
-    for number in range(1, (await tell(STORIES["created"], delivery)).writes + 1):
+    for number in range(1, (await tell(STORIES["created"], delivery)).written + 1):
         api = create(delivery)
         api.die_at, api.late = number, late
         with pytest.raises(Killed):
