@@ -61,17 +61,41 @@ def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
 
 
 @pytest.mark.parametrize(
-    ("container", "evidence"),
+    ("change", "reason", "evidence"),
     [
-        ({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, "waiting, container node-agent: ImagePullBackOff"),
-        ({"state": {}}, "Running and not ready"),
+        (
+            lambda node: node.wait(state={"waiting": {"reason": "ImagePullBackOff"}}),
+            "AgentNotReady",
+            "the node agent: pod node-agent-n is waiting, container node-agent: ImagePullBackOff",
+        ),
+        (
+            lambda node: node.wait(state={}),
+            "AgentNotReady",
+            "the node agent: pod node-agent-n is Running and not ready",
+        ),
+        (
+            lambda node: node.allocatable.update({"accelkit.io/memory": "0"}),
+            "NothingAllocatable",
+            "accelkit.io/memory is allocatable 0 of a capacity of 160",
+        ),
+        (
+            lambda node: (node.allocatable.clear(), node.capacity.clear()),
+            "NotAdvertised",
+            "accelkit.io/cards is not registered; accelkit.io/memory is not registered",
+        ),
+        (
+            lambda node: node.inventory.update(problem="the list of devices would take 5 MiB"),
+            "UnitRefused",
+            "the list of devices would take 5 MiB",
+        ),
     ],
+    ids=["waiting", "not ready", "capacity alone", "not registered", "unit refused"],
 )
-def test_an_agent_that_does_not_come_up_is_told_with_what_it_waits_for(cluster, told, container, evidence):
-    cluster.node.wait(**container)
+def test_what_keeps_pods_from_cards_is_told(cluster, told, change, reason, evidence):
+    change(cluster.node)
     results = cluster.judge()
-    assert told(results, PLUGIN) == ("fail", "AgentNotReady")
-    assert results[PLUGIN].evidence == f"the node agent: pod node-agent-n is {evidence}"
+    assert told(results, PLUGIN) == ("fail", reason)
+    assert results[PLUGIN].evidence == evidence
 
 
 @pytest.mark.parametrize(
@@ -94,19 +118,6 @@ def test_while_an_agent_is_replaced_the_one_that_is_ready_counts(cluster):
     assert cluster.judge()[PLUGIN].outcome == "pass"
 
 
-def test_capacity_alone_is_nothing_that_a_pod_can_have(cluster, told):
-    cluster.node.allocatable = {"accelkit.io/memory": "0", "accelkit.io/cards": "2"}
-    results = cluster.judge()
-    assert told(results, PLUGIN) == ("fail", "NothingAllocatable")
-    assert results[PLUGIN].evidence == "accelkit.io/memory is allocatable 0 of a capacity of 160"
-
-
-def test_a_resource_that_the_kubelet_does_not_know_is_not_registered(cluster):
-    cluster.node.allocatable, cluster.node.capacity = {}, {}
-    evidence = cluster.judge()[PLUGIN].evidence
-    assert evidence == "accelkit.io/cards is not registered; accelkit.io/memory is not registered"
-
-
 def test_withheld_resource_is_reported_with_its_cause(cluster):
     cluster.node.allocatable, cluster.node.capacity = {"accelkit.io/cards": "2"}, {"accelkit.io/cards": "2"}
     cluster.node.inventory["withheld"] = ("accelkit.io/memory",)
@@ -127,13 +138,6 @@ def test_resources_of_another_dialect_count_where_agents_serve_them(cluster, amo
     cluster.node.annotations["accelkit.io/advertised"] = "enflame.com/gcu-count,enflame.com/gcu-memory"
     cluster.node.allocatable = {"enflame.com/gcu-memory": amount}
     assert cluster.judge()[PLUGIN].outcome == outcome
-
-
-def test_a_unit_that_the_kubelet_does_not_take_is_a_fault(cluster, told):
-    cluster.node.inventory["problem"] = "the list of devices would take 5 MiB"
-    results = cluster.judge()
-    assert told(results, PLUGIN) == ("fail", "UnitRefused")
-    assert results[PLUGIN].evidence == "the list of devices would take 5 MiB"
 
 
 def test_a_unit_that_waits_for_pods_is_none(cluster):
