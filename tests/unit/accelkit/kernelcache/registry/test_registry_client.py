@@ -76,25 +76,10 @@ async def test_a_manifest_without_end_is_left_at_4_mib(registry):
             await client.read_manifest(at(registry, "v1"))
 
 
-async def test_a_manifest_that_breaks_off_is_asked_for_again(registry):
+@pytest.mark.parametrize("trouble", [misbehaviour.cut_after(10, times=2), misbehaviour.dropped(times=2)])
+async def test_a_manifest_that_breaks_off_is_asked_for_again(registry, trouble):
     digest = image(registry, "v1")
-    registry.on("GET", MANIFESTS, misbehaviour.cut_after(10, times=2))
-    async with visiting(registry) as client:
-        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
-
-
-async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry):
-    digest = image(registry, "v1")
-    registry.on("GET", MANIFESTS, misbehaviour.failing(500, times=3))
-    naps: list[float] = []
-    async with visiting(registry, naps=naps) as client:
-        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
-    assert [0.25 <= naps[0] <= 0.5, 0.5 <= naps[1] <= 1, 1 <= naps[2] <= 2, len(naps) == 3] == [True] * 4
-
-
-async def test_a_dropped_connection_is_tried_again(registry):
-    digest = image(registry, "v1")
-    registry.on("GET", MANIFESTS, misbehaviour.dropped(times=2))
+    registry.on("GET", MANIFESTS, trouble)
     async with visiting(registry) as client:
         assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
