@@ -101,10 +101,12 @@ def test_plain_http_is_for_the_port_that_is_named_or_80(url, allowed):
         require_safe(URL(url), base=base, plain_http=plain, registry="r.example")
 
 
-async def test_a_host_that_is_allowed_without_a_port_opens_none_but_80(registry, storage):
+# A host that is allowed without a port opens none but 80.
+@pytest.mark.parametrize("plain_names", [(), ("127.0.0.1",)])
+async def test_a_host_without_tls_is_refused_unless_it_is_allowed(registry, storage, plain_names):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     with pytest.raises(RegistryError, match="not HTTPS"):
-        await pulled(registry, plain_names=("127.0.0.1",))
+        await pulled(registry, plain_names=plain_names)
     assert storage.requests == []
 
 
@@ -113,13 +115,6 @@ async def test_a_circle_is_left(registry):
     with pytest.raises(RegistryError, match="redirects more than 5 times"):
         await pulled(registry)
     assert len(registry.requests) == 6
-
-
-async def test_a_host_without_tls_is_refused_unless_it_is_allowed(registry, storage):
-    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
-    with pytest.raises(RegistryError, match="not HTTPS"):
-        await pulled(registry)
-    assert storage.requests == []
 
 
 async def test_nothing_falls_back_from_https(tls, ca_file, storage):
