@@ -6,6 +6,7 @@ import base64
 import json
 
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.kernelcache.oci.reference import parse_reference
@@ -14,16 +15,18 @@ from accelkit.kernelcache.registry.pull_secrets import PullSecretError, read_pul
 IMAGE = parse_reference("q.io/acme/cache:v1")
 
 
-class Api:
-    def __init__(self, answers: dict[str, object]):
-        self.answers, self.asked = answers, []
+PLACE = "/api/v1/namespaces/team/secrets"
 
-    async def get(self, path: str) -> bytes:
-        self.asked.append(path)
-        answer = self.answers.get(path, ApiError("there is none", status=404, reason="NotFound"))
+
+def serve(**answers: object) -> FakeApi:
+    """An API server with these Secrets, or errors."""
+    api = FakeApi()
+    for name, answer in answers.items():
         if isinstance(answer, ApiError):
-            raise answer
-        return json.dumps(answer).encode()
+            api.fail(answer, path=f"{PLACE}/{name}")
+        else:
+            api.documents[f"{PLACE}/{name}"] = answer
+    return api
 
 
 def secret(document: object, key: str = ".dockerconfigjson") -> dict[str, object]:
@@ -35,19 +38,14 @@ def auth(user: str) -> dict[str, str]:
 
 
 async def test_the_first_secret_that_knows_the_registry_counts():
-    api = Api(
-        {
-            "/api/v1/namespaces/team/secrets/a": secret({"auths": {"other.io": auth("a")}}),
-            "/api/v1/namespaces/team/secrets/b": secret({"q.io": auth("b")}, ".dockercfg"),
-        }
-    )
+    api = serve(a=secret({"auths": {"other.io": auth("a")}}), b=secret({"q.io": auth("b")}, ".dockercfg"))
     credentials = await read_pull_secrets(api, "team", ("a", "b"))
     assert (await credentials.find_login(IMAGE)).username == "b"
-    assert len(api.asked) == 2
+    assert len(api.requests) == 2
 
 
 async def test_a_helper_that_a_secret_names_is_not_run():
-    api = Api({"/api/v1/namespaces/team/secrets/a": secret({"credsStore": "evil", "credHelpers": {"q.io": "evil"}})})
+    api = serve(a=secret({"credsStore": "evil", "credHelpers": {"q.io": "evil"}}))
     assert await (await read_pull_secrets(api, "team", ("a",))).find_login(IMAGE) is None
 
 
@@ -62,8 +60,8 @@ async def test_a_helper_that_a_secret_names_is_not_run():
         ({"data": 5}, "cannot be read"),
     ],
 )
-async def test_what_cannot_be_read_is_reported_with_the_next_step(answer, says):
-    api = Api({"/api/v1/namespaces/team/secrets/a": answer})
+async def test_what_cannot_be_read_is_told_with_the_next_step(answer, says):
+    api = serve(a=answer)
     with pytest.raises(PullSecretError) as caught:
         await read_pull_secrets(api, "team", ("a",))
     assert says in str(caught.value)
@@ -72,4 +70,4 @@ async def test_what_cannot_be_read_is_reported_with_the_next_step(answer, says):
 
 async def test_an_api_server_that_does_not_answer_says_nothing_of_a_secret():
     with pytest.raises(ApiError):
-        await read_pull_secrets(Api({"/api/v1/namespaces/team/secrets/a": ApiError("away")}), "team", ("a",))
+        await read_pull_secrets(serve(a=ApiError("away")), "team", ("a",))
