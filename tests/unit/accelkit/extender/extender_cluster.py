@@ -18,6 +18,7 @@ from ports import free_port
 from support.nodes import build_node
 from support.pods import REFUSED, build_pod
 from support.requests import build_inventory
+from support.waiting import until
 
 from accelkit.extender.leadership import Replica
 from accelkit.extender.service import ExtenderOptions, run
@@ -78,9 +79,7 @@ class Cluster:
 
     async def bound(self, name: str = "p") -> None:
         """Bind a pod again and again until it succeeds."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self.bind(name):
-                await asyncio.sleep(0.005)
+        await until(lambda: self.bind(name), accept=lambda error: not error)
 
     async def filter(self, name: str = "p") -> object:
         """Return which nodes fit a new pod."""
@@ -108,9 +107,7 @@ class Cluster:
 
     async def fits(self, answer: bool) -> None:
         """Wait until the pod fits the node, or does not."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while bool(await self.filter()) is not answer:
-                await asyncio.sleep(0.005)
+        await until(self.filter, accept=lambda nodes: bool(nodes) is answer)
 
     async def pod_is_fit(self) -> None:
         """Create a pod, and wait until it fits the node."""

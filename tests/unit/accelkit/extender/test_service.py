@@ -133,9 +133,7 @@ async def test_probes_are_answered_without_tls_on_a_port_of_their_own(cluster):
         assert (await cluster.ask("/healthz", port=port))[0] == 200
         assert (await cluster.ask("/inspect", port=port))[0] == 404
         assert (await cluster.ask("/inspect"))[0] == 200
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await refuses(port):
-            await asyncio.sleep(0.01)
+    await until(lambda: refuses(port))
 
 
 async def test_waiting_pods_are_woken_where_that_was_asked_for(cluster):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from sandbox_programs import NAMES, write_programs
 from support.programs import write_accelkit
+from support.waiting import until
 
 from accelkit.errors import SandboxError
 from accelkit.kube.connection import load_connection
@@ -62,10 +63,7 @@ class Sandbox:
 
     async def facts(self, wanted):
         """The first facts that are as wanted."""
-        async with asyncio.timeout(DEADLINE):
-            while (facts := self.paths.read_facts()) is None or not wanted(facts):
-                await asyncio.sleep(0.01)
-        return facts
+        return await until(self.paths.read_facts, accept=lambda facts: facts is not None and wanted(facts))
 
     async def ready(self):
         return await self.facts(lambda facts: facts.state == "ready" and "nodes" in facts.processes)

@@ -36,9 +36,7 @@ async def shown(at, pki):
 
 async def served(at, pki, certificate):
     """Wait until new callers are shown a certificate."""
-    async with asyncio.timeout(60):
-        while await shown(at, pki) != certificate:
-            await asyncio.sleep(LOOK_SECONDS)
+    await until(lambda: shown(at, pki), accept=certificate.__eq__)
 
 
 @pytest.mark.parametrize("name", ["", "stranger"])

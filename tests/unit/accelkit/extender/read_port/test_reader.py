@@ -256,9 +256,7 @@ async def test_a_reader_that_hangs_up_leaves_its_place(port, api):
         await port.crowd(stack, [GOOD] * 8)
         await until(lambda: len(api.requests) == 8)
     gate.set()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await port.ask("GET", "/inspect", GOOD))[0] != 200:
-            await asyncio.sleep(0.005)
+    await until(lambda: port.ask("GET", "/inspect", GOOD), accept=lambda answer: answer[0] == 200)
 
 
 async def test_a_reader_waits_for_a_place(port, api):

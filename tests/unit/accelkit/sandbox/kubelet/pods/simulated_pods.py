@@ -173,10 +173,7 @@ class Node:
 
     async def until(self, name: str, wanted: Callable[[Any], object]) -> Any:
         """The first state of a pod that is as wanted; None is a pod that is not there."""
-        async with asyncio.timeout(DEADLINE):
-            while not wanted(seen := self.find(name)):
-                await asyncio.sleep(0.005)
-        return seen
+        return await until(lambda: self.find(name), accept=wanted, every=0.005)
 
     async def phase(self, name: str, phase: str) -> Any:
         return (await self.until(name, lambda pod: pod["status"]["phase"] == phase))["status"]

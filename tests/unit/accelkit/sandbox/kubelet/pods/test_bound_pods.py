@@ -196,9 +196,7 @@ async def test_active_pods_are_in_the_order_of_namespace_and_name(node):
     for name, namespace in (("b", "default"), ("a", "default"), ("c", "abc")):
         node.bind(name, meta={"namespace": namespace})
         await node.until(name, lambda _: len(node.pods.list_active()) > 0)
-    async with asyncio.timeout(30):
-        while len(active := node.pods.list_active()) < 3:
-            await asyncio.sleep(0.005)
+    active = await until(node.pods.list_active, accept=lambda active: len(active) == 3)
     assert [(pod.metadata.namespace, pod.metadata.name) for pod in active] == [
         ("abc", "c"),
         ("default", "a"),
