@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -132,10 +133,12 @@ def test_agents_are_found_by_their_command_alone(load, monkeypatch):
         return subprocess.run(["sh"], input=stdin, capture_output=True, timeout=60, check=True).stdout.decode()
 
     monkeypatch.setattr(watch, "run", run_here)
-    monkeypatch.setattr(watch, "AGENT", "accelkit cache-stand-in")
+    # A name of its own, since other runs of this test may start one on this machine at the same time.
+    agent = f"accelkit cache-stand-in-{os.getpid()}"
+    monkeypatch.setattr(watch, "AGENT", agent)
     with pytest.raises(SystemExit, match="no node runs a cache agent"):
         watch.read_peaks(["node"])
-    stand_in = subprocess.Popen(["accelkit cache-stand-in", "60"], executable=shutil.which("sleep"))
+    stand_in = subprocess.Popen([agent, "60"], executable=shutil.which("sleep"))
     try:
         watch.reset_peaks(["node"])
         assert [peak < 64 for peak in watch.read_peaks(["node"])] == [True]
