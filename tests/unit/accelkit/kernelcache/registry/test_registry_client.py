@@ -84,6 +84,15 @@ async def test_a_manifest_that_breaks_off_is_asked_for_again(registry, trouble):
         assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
+async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry):
+    digest = image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.failing(500, times=3))
+    naps: list[float] = []
+    async with visiting(registry, naps=naps) as client:
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
+    assert [0.25 <= naps[0] <= 0.5, 0.5 <= naps[1] <= 1, 1 <= naps[2] <= 2, len(naps) == 3] == [True] * 4
+
+
 async def waited(registry, retry_after: str) -> float:
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.failing(429, times=1, retry_after=retry_after))

@@ -86,7 +86,7 @@ AUTHORITY = SIGSTORE.authority
         "another instance of sigstore",
     ],
 )
-async def test_another_signer_than_the_policy_names_is_refused(stand, form, signer, reason, words):
+async def test_another_identity_is_refused(stand, form, signer, reason, words):
     stand.attach(form, signer)
     refusal = await stand.refusal()
     assert refusal.reason == reason
