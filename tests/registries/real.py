@@ -73,13 +73,6 @@ class RealRegistry:
             headers["Authorization"] = "Basic " + base64.b64encode(":".join(self.credentials).encode()).decode()
         return push(self.url, repository, artifact, tag=tag, headers=headers)
 
-    def docker_config(self, folder: Path) -> Path:
-        """Write a docker `config.json` with the credentials into a folder, to be named in `DOCKER_CONFIG`."""
-        login = base64.b64encode(":".join(self.credentials or ("", "")).encode()).decode()
-        auths = {self.host: {"auth": login}} if self.credentials else {}
-        (folder / "config.json").write_text(json.dumps({"auths": auths}))
-        return folder
-
 
 @contextlib.contextmanager
 def go(*, referrers: bool, guarded: bool = False) -> Iterator[RealRegistry]:
