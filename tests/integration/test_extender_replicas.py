@@ -47,10 +47,7 @@ async def holder(world):
 
 
 async def held_by(world, name):
-    async def holds():
-        return await holder(world) == name
-
-    await until(holds)
+    await until(lambda: holder(world), accept=lambda found: found == name)
 
 
 async def bind(clients, pod, node):
@@ -97,7 +94,7 @@ async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane
                         binding = [asyncio.create_task(bind_in_turn(turns, (a, b), pod, node)) for pod in pods]
                         await until(lambda: some_done(binding))
                         if way == "cut":
-                            await proxy.shut()
+                            proxy.close()
                         else:
                             first.signal(signal.Signals[way])
                         await held_by(world, "b")
@@ -105,7 +102,7 @@ async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane
                         if way == "SIGSTOP":
                             first.signal(signal.SIGCONT)
                         elif way == "cut":
-                            await proxy.open()
+                            await proxy.start()
                         errors = await asyncio.gather(*binding)
                         assert await holder(world) == "b"
                         assert errors.count("") == 20
@@ -172,7 +169,7 @@ async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane,
             async with client_of(first) as a:
                 await held_by(world, "a")
                 second.signal(signal.SIGCONT)
-                await proxy.shut()
+                proxy.close()
 
                 async def refuses():
                     status, answer = await a.ask("POST", "/bind", {})

@@ -38,7 +38,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
     node = await create_known_node(extender, world, 2, 80)
     kept, gone, later = await world.pods(3, 24)
     assert [await extender.bind(pod, node) for pod in (kept, gone)] == ["", ""]
-    await proxy.shut()
+    proxy.close()
     # At once, before anybody has noticed, and then while it is known.
     first = await extender.bind(later, node)
     assert "got no answer" in first
@@ -55,7 +55,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
     assert used_by_card(await extender.node(node))[f"{node}-0"] >= 48
     await world.delete(gone)
     await world.bind_past(await world.pod(40), node, assignment(f"{node}-1", 40))
-    await proxy.open()
+    await proxy.start()
     await extender.ready()
     view = await extender.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 24, f"{node}-1": 40})
     assert used_by_card(view) == await world.charged(node)

@@ -70,11 +70,7 @@ async def test_watches_cut_during_a_storm(extender, world, proxy):
 
     await until(agrees)
     right = await from_api(proxy)
-
-    async def equal() -> bool:
-        return await extender.inspect() == right
-
-    await until(equal)
+    await until(extender.inspect, accept=lambda found: found == right)
     assert len(next(view for view in right["nodes"] if view["name"] == nodes[0])["cards"]) == 5
 
 
@@ -90,22 +86,18 @@ async def test_relist_after_all_that_happened_while_away(extender, world, proxy)
     node, gone = await create_known_node(extender, world, 2, 80), await create_known_node(extender, world, 1, 80)
     replaced, recreated = await world.pods(2, 24)
     assert [await extender.bind(pod, node) for pod in (replaced, recreated)] == ["", ""]
-    await proxy.shut()
+    proxy.close()
     for pod in (replaced, recreated):
         await world.delete(pod)
     again = await world.pod(40, name=recreated["metadata"]["name"])
     await world.bind_past(again, node, assignment(f"{node}-1", 40))
     await world.delete_node(gone)
-    await proxy.open()
+    await proxy.start()
     await extender.ready()
     await extender.shows(node, lambda view: used_by_card(view) == {f"{node}-1": 40})
     uids = [share["uid"] for card in (await extender.node(node))["cards"] for share in card["shares"]]
     assert uids == [again["metadata"]["uid"]]
-
-    async def forgotten() -> bool:
-        return await extender.node(gone) == {}
-
-    await until(forgotten)
+    await until(lambda: extender.node(gone), accept=lambda found: found == {})
     assert await extender.bind(await world.pod(1), gone) == "node is not known to accelkit"
 
 
