@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from extender_certificates import list_server_options, write_certificates
 from extender_process import GIB, MEMORY, Process, client_of, used_by_card, world_of
 from real_scheduler import build_configuration, find_program, run_scheduler
 from support.waiting import until
@@ -30,20 +31,14 @@ BATCHING = 35
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
-    folder, authority = tmp_path_factory.mktemp("pki"), Authority("extender")
-    for name, pair in {
-        "server": authority.issue_server("accelkit-extender", ("127.0.0.1",)),
-        "client": authority.issue_client(CLIENT_NAME),
-    }.items():
-        (folder / f"{name}.crt").write_bytes(pair.certificate)
-        (folder / f"{name}.key").write_bytes(pair.key)
-    (folder / "ca.crt").write_bytes(authority.certificate)
-    return folder
+    authority = Authority("extender")
+    return write_certificates(
+        tmp_path_factory.mktemp("pki"), authority, {"client": authority.issue_client(CLIENT_NAME)}
+    )
 
 
 def list_arguments(control_plane, pki):
-    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
-    return ["--kubeconfig", str(control_plane.kubeconfig), *server, "--client-ca", str(pki / "ca.crt")]
+    return ["--kubeconfig", str(control_plane.kubeconfig), *list_server_options(pki)]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from extender_certificates import list_server_options, write_certificates
 from extender_process import Process, client_of, world_of
 from ports import free_port
 
@@ -23,24 +24,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
     """Certificates of ours and of somebody else, as files."""
-    folder = tmp_path_factory.mktemp("pki")
     ours, others = Authority("ours"), Authority("others")
-    pairs = {
-        "server": ours.issue_server("accelkit-extender", ("127.0.0.1", "localhost")),
+    clients = {
         "client": ours.issue_client(CLIENT_NAME),
         "somebody": ours.issue_client("somebody"),
         "stranger": others.issue_client(CLIENT_NAME),
     }
-    for name, pair in pairs.items():
-        (folder / f"{name}.crt").write_bytes(pair.certificate)
-        (folder / f"{name}.key").write_bytes(pair.key)
-    (folder / "ca.crt").write_bytes(ours.certificate)
-    return folder
-
-
-def options(pki) -> list[str]:
-    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
-    return [*server, "--client-ca", str(pki / "ca.crt")]
+    return write_certificates(tmp_path_factory.mktemp("pki"), ours, clients)
 
 
 def client_tls(pki, name: str = "") -> ssl.SSLContext:
@@ -53,7 +43,7 @@ def client_tls(pki, name: str = "") -> ssl.SSLContext:
 @pytest.fixture(scope="module")
 def process(control_plane, pki, tmp_path_factory):
     probes = free_port()
-    arguments = ["--kubeconfig", str(control_plane.kubeconfig), *options(pki), "--probe-port", str(probes)]
+    arguments = ["--kubeconfig", str(control_plane.kubeconfig), *list_server_options(pki), "--probe-port", str(probes)]
     with Process(tmp_path_factory.mktemp("logs"), *arguments, plain=False) as process:
         process.probe_port = probes
         yield process

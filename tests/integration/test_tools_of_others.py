@@ -8,12 +8,13 @@ import os
 import shutil
 import ssl
 import subprocess
-import time
 from collections import Counter
 
 import pytest
 from conftest import PODS, Cluster, Sandbox
+from extender_certificates import list_server_options, write_certificates
 from extender_process import Process, client_of, create_known_node, world_of
+from support.waiting import poll_until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -71,21 +72,16 @@ async def create_pods(sandbox):
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
     """Certificates for an extender and its clients, as files."""
-    folder, authority = tmp_path_factory.mktemp("pki"), Authority("ours")
-    pairs = {"server": authority.issue_server("accelkit-extender", ("127.0.0.1",))}
-    pairs["client"] = authority.issue_client("kube-scheduler")
-    for name, pair in pairs.items():
-        (folder / f"{name}.crt").write_bytes(pair.certificate)
-        (folder / f"{name}.key").write_bytes(pair.key)
-    (folder / "ca.crt").write_bytes(authority.certificate)
-    return folder
+    authority = Authority("ours")
+    return write_certificates(
+        tmp_path_factory.mktemp("pki"), authority, {"client": authority.issue_client("kube-scheduler")}
+    )
 
 
 @pytest.fixture(scope="module")
 def served(sandbox, pods, pki, tmp_path_factory):
     """An extender on the same cluster that serves TLS, and has read it."""
-    tls = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
-    clients = ["--client-ca", str(pki / "ca.crt"), "--client-name", "kube-scheduler"]
+    tls, clients = list_server_options(pki), ["--client-name", "kube-scheduler"]
     arguments = ["--kubeconfig", str(sandbox.kubeconfig), "--dialect", "aliyun", *tls, *clients]
     with Process(tmp_path_factory.mktemp("logs"), *arguments, plain=False) as process:
         asyncio.run(wait_until_ready(process, pki))
@@ -148,11 +144,12 @@ def table(text):
 
 def test_inspect_is_answered_over_tls_in_the_json_of_each_system(served, sandbox, pods, pki):
     tls = ["--cert", str(pki / "client.crt"), "--key", str(pki / "client.key")]
-    deadline = time.monotonic() + 30
+
+    def show():
+        return curl(served, pki, "/gcushare-scheduler/inspect", *tls)
+
     # Another test's node may be going just now.
-    while len((gcushare := curl(served, pki, "/gcushare-scheduler/inspect", *tls))["nodes"]) > len(USED):
-        assert time.monotonic() < deadline, gcushare
-        time.sleep(0.2)
+    gcushare = poll_until(show, accept=lambda shown: len(shown["nodes"]) <= len(USED))
     assert [(node["name"], node["totalGCU"], node["usedGCU"], node["availableGCU"]) for node in gcushare["nodes"]] == [
         ("node-1", 32, 22, 10),
         ("node-2", 16, 6, 10),
