@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from impersonation import find_refusal
 from ruamel.yaml import YAML
 from support.waiting import DEADLINE, until
 from webhook_registration import CONFIGURATIONS, build_configuration, read_handled_policies
 from webhook_stand import CONFIGURATION, Stand
 
-from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, merge_conditions, state
 from accelkit.gkm.names import CLUSTER_CACHES
 from accelkit.gkm.objects import CacheStatus
 from accelkit.kube.client import ApiClient
-from accelkit.kube.objects import delete_and_wait, delete_if_present
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import delete_and_wait, delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 FILES = Path(__file__).parents[2] / "roles" / "kernel_cache" / "files"
@@ -93,7 +97,7 @@ class CacheCluster:
         await self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
         self._namespaces.append(name)
         account = build_object_path(build_collection_path("v1", "serviceaccounts", name), "default")
-        await until(lambda: _answers(self.api, account))
+        await until(lambda: get_if_present(self.api, account))
         return name
 
     async def make_cache(self, namespace: str, name: str = "kernels", **status: Any) -> None:
@@ -119,16 +123,49 @@ class CacheCluster:
 
     async def refusal(self, namespace: str, pod: Object) -> str:
         """Why a pod is not created; empty where it would be."""
-        try:
-            await self.create(namespace, pod, dry=True)
-        except ApiError as exc:
-            return str(exc)
-        return ""
+        return await find_refusal(self.create(namespace, pod, dry=True))
 
     async def _make(self, collection: str, body: Object) -> None:
         path = build_object_path(collection, body["metadata"]["name"])
         await self.api.post(collection, body)
         self.made.append(path)
+
+
+@contextmanager
+def guarding(
+    kubeconfig: Path,
+    stand: Stand | None = None,
+    *,
+    controller: str = "",
+    wait: Callable[[CacheCluster], Awaitable[None]] | None = None,
+) -> Iterator[Path]:
+    """Have the policies in a cluster for as long as the block, from when `wait` returns; yields its kubeconfig."""
+    made: list[str] = []
+
+    async def do(action: Callable[[CacheCluster], Awaitable[None]]) -> None:
+        async with ApiClient(load_connection(kubeconfig)) as api:
+            cluster = CacheCluster(api, stand)
+            cluster.made = made
+            await action(cluster)
+
+    try:
+        asyncio.run(do(lambda cluster: cluster.set_up(controller)))
+        if wait is not None:
+            asyncio.run(do(wait))
+        yield kubeconfig
+    finally:
+        if stand is not None:
+            stand.stop()
+        asyncio.run(do(CacheCluster.tear_down))
+
+
+@asynccontextmanager
+async def open_cluster(kubeconfig: Path, stand: Stand | None = None) -> AsyncIterator[CacheCluster]:
+    """The cluster, left without pods of its namespaces."""
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        cluster = CacheCluster(api, stand)
+        yield cluster
+        await cluster.delete_pods()
 
 
 def make_pod(*mounts: Object, claim: str = "kernels", **fields: Any) -> Object:
@@ -153,13 +190,3 @@ def owning(*volumes: str, pod: str = "", generated: str = "") -> Object:
 def mount(path: str = "/cache", **fields: Any) -> Object:
     """A mount of the volume `files`."""
     return {"name": "files", "mountPath": path, **fields}
-
-
-async def _answers(api: ApiClient, path: str) -> bool:
-    try:
-        await api.get(path)
-    except ApiError as exc:
-        if exc.not_found:
-            return False
-        raise
-    return True

@@ -44,3 +44,8 @@ async def find_refusal(request: Awaitable[object]) -> str:
     except ApiError as exc:
         return str(exc)
     return ""
+
+
+async def is_done(request: Awaitable[object]) -> bool:
+    """Return whether the API server does what a request asks for."""
+    return not await find_refusal(request)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
-from cache_cluster import DRY, PINNED, CacheCluster, make_pod, mount, owning
-from impersonation import acting_as
+from cache_cluster import DRY, PINNED, guarding, make_pod, mount, open_cluster, owning
+from impersonation import acting_as, find_refusal
 from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
 from accelkit.gkm.names import CLUSTER_CACHES, build_labels
 from accelkit.gkm.objects import PvcStatus
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
+from accelkit.kube.paths import build_collection_path, build_pod_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -30,41 +26,19 @@ CLAIMS = build_collection_path("v1", "persistentvolumeclaims", "default")
 @pytest.fixture(scope="module")
 def guarded(control_plane, defined):
     """The policies in the cluster, without a webhook."""
-    made: list[str] = []
-
-    async def do(action):
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            cluster = CacheCluster(api)
-            cluster.made = made
-            await action(cluster)
-
-    try:
-        asyncio.run(do(CacheCluster.set_up))
-        asyncio.run(do(wait_for_policies))
-        yield control_plane.kubeconfig
-    finally:
-        asyncio.run(do(CacheCluster.tear_down))
+    with guarding(control_plane.kubeconfig, wait=wait_for_policies) as kubeconfig:
+        yield kubeconfig
 
 
 async def wait_for_policies(cluster):
     """Until the last that was made is in force, some time after it is stored."""
-
-    async def refused():
-        try:
-            await cluster.api.post(CLAIMS, claim("stolen", OUR_VOLUME), query=DRY)
-        except ApiError:
-            return True
-        return False
-
-    await until(refused)
+    await until(lambda: find_refusal(cluster.api.post(CLAIMS, claim("stolen", OUR_VOLUME), query=DRY)))
 
 
 @pytest.fixture
 async def cluster(guarded):
-    async with ApiClient(load_connection(guarded)) as api:
-        cluster = CacheCluster(api)
+    async with open_cluster(guarded) as cluster:
         yield cluster
-        await cluster.delete_pods()
 
 
 @pytest.fixture
@@ -75,11 +49,9 @@ async def namespace(cluster):
 async def guard(cluster, namespace, name="kernels", **status):
     """Make a cache, and wait until the policies know it."""
     await cluster.make_cache(namespace, name, **status)
-
-    async def refused():
-        return REFUSED in await cluster.refusal(namespace, make_pod(mount(), claim=name))
-
-    await until(refused)
+    await until(
+        lambda: cluster.refusal(namespace, make_pod(mount(), claim=name)), accept=lambda found: REFUSED in found
+    )
 
 
 def inits(*mounts):
@@ -241,11 +213,10 @@ async def test_a_large_pod_of_others_is_judged_and_let_in(cluster, namespace):
 async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace, path, refused):
     pod = make_pod(claim="")
     pod["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
-
-    async def judged():
-        return ("only a claim of a cache may mount" in await cluster.refusal(namespace, pod)) is refused
-
-    await until(judged)
+    await until(
+        lambda: cluster.refusal(namespace, pod),
+        accept=lambda found: ("is mounted by a claim of a cache alone" in found) is refused,
+    )
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": path}}
     body = {"metadata": {"name": f"volume-{namespace}"}, "spec": volume}
     found = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cache_cluster import CacheCluster, make_pod, mount, owning
+from cache_cluster import CacheCluster, guarding, make_pod, mount, owning
 from cache_controller_process import ACCOUNT, Caches, CacheSite, cache_site, condition
 from cache_definitions import CacheKinds
 from conftest import Sandbox
@@ -23,7 +22,6 @@ from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytest_plugins = ["cache_fixtures"]
@@ -40,26 +38,12 @@ GATED = {"schedulingGates": [{"name": "example.com/later"}]}
 @pytest.fixture(scope="module")
 def site(control_plane: Sandbox, defined: CacheKinds, tmp_path_factory: pytest.TempPathFactory):
     """The policies, and a controller that is the one who they say it is."""
-    made: list[str] = []
-
-    async def set_up() -> None:
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            cluster = CacheCluster(api)
-            cluster.made = made
-            await cluster.set_up(f"system:serviceaccount:default:{ACCOUNT}")
-
-    async def tear_down() -> None:
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            cluster = CacheCluster(api)
-            cluster.made = made
-            await cluster.tear_down()
-
-    try:
-        asyncio.run(set_up())
-        with cache_site(control_plane, tmp_path_factory.mktemp("site"), "--guard-seconds", "2") as site:
-            yield site
-    finally:
-        asyncio.run(tear_down())
+    controller = f"system:serviceaccount:default:{ACCOUNT}"
+    with (
+        guarding(control_plane.kubeconfig, controller=controller),
+        cache_site(control_plane, tmp_path_factory.mktemp("site"), "--guard-seconds", "2") as site,
+    ):
+        yield site
 
 
 class Tenant:
@@ -99,11 +83,7 @@ class Tenant:
         await self.api.post(bindings, {"metadata": {"name": "caches"}, "subjects": subjects, "roleRef": role})
         async with acting_as(self._kubeconfig, user) as api:
             listed = build_collection_path(names.API, "gkmcaches", self.namespace)
-
-            async def allowed() -> bool:
-                return not await find_refusal(api.get(listed))
-
-            await until(allowed)
+            await until(lambda: find_refusal(api.get(listed)), accept=lambda found: not found)
             yield api
 
     async def ours(self) -> dict[str, dict[str, Any]]:
@@ -136,11 +116,7 @@ async def tenant(site: CacheSite, caches: Caches) -> AsyncIterator[Tenant]:
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
     account = build_object_path(build_collection_path("v1", "serviceaccounts", namespace), "default")
-
-    async def known() -> bool:
-        return not await find_refusal(caches.api.get(account))
-
-    await until(known)
+    await until(lambda: find_refusal(caches.api.get(account)), accept=lambda found: not found)
     async with acting_as(site.kubeconfig, "tenant", "system:masters") as api:
         made = Tenant(api, caches, namespace, repository, site.kubeconfig)
         yield made
@@ -238,11 +214,10 @@ async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, cache
     async with without_policy(caches.api, "accelkit-cache-volumes"):
         for claim in claims:
             await until(partial(is_taken, caches.api, claim, change))
-
-    async def without_owners() -> bool:
-        return not any(each["metadata"].get("ownerReferences") for each in (await tenant.ours()).values())
-
-    await until(without_owners)
+    await until(
+        tenant.ours,
+        accept=lambda found: not any(each["metadata"].get("ownerReferences") for each in found.values()),
+    )
     assert len(await tenant.ours()) == 2
 
 
@@ -297,9 +272,7 @@ async def test_honest_pods_that_write_and_come_right_behind_their_cache_are_not_
             made = msgspec.json.decode(await tenant.api.get(build_object_path(tenant.pods, await tenant.pod(pod))))
             sources = [each["persistentVolumeClaim"] for each in made["spec"]["volumes"] if "emptyDir" not in each]
             assert [each.get("readOnly") for each in sources] == [True]
-
-        async def bound() -> bool:
-            claims = await tenant.ours()
-            return claims.get("kernels", {}).get("status", {}).get("phase") == "Bound"
-
-        await until(bound)
+        await until(
+            tenant.ours,
+            accept=lambda claims: claims.get("kernels", {}).get("status", {}).get("phase") == "Bound",
+        )

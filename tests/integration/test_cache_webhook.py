@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import pytest
-from cache_cluster import DIGEST, PINNED, CacheCluster, make_pod, mount, owning
+from cache_cluster import DIGEST, PINNED, guarding, make_pod, mount, open_cluster, owning
 from ports import free_port
 from support.waiting import until
 from webhook_registration import CONFIGURATIONS
@@ -16,8 +16,6 @@ from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
 from accelkit.gkm.names import CLUSTER_CACHES
 from accelkit.gkm.objects import PvcStatus
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_object_path
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
@@ -39,28 +37,14 @@ def stand(control_plane, tmp_path_factory):
 @pytest.fixture(scope="module")
 def guarded(control_plane, defined, stand):
     """The policies in the cluster; returns where it is."""
-    made: list[str] = []
-
-    async def do(action):
-        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-            cluster = CacheCluster(api, stand)
-            cluster.made = made
-            await action(cluster)
-
-    try:
-        asyncio.run(do(CacheCluster.set_up))
-        yield control_plane.kubeconfig
-    finally:
-        stand.stop()
-        asyncio.run(do(CacheCluster.tear_down))
+    with guarding(control_plane.kubeconfig, stand) as kubeconfig:
+        yield kubeconfig
 
 
 @pytest.fixture
 async def cluster(guarded, stand):
-    async with ApiClient(load_connection(guarded)) as api:
-        cluster = CacheCluster(api, stand)
+    async with open_cluster(guarded, stand) as cluster:
         yield cluster
-        await cluster.delete_pods()
 
 
 @pytest.fixture
@@ -209,11 +193,7 @@ async def test_while_it_is_down_a_tenants_own_claim_of_that_name_is_mounted(serv
     await ready(served, namespace)
     await served.make_cache(namespace, "data", pvc_status={namespace: PvcStatus(conditions=conditions)})
     served.stand.stop()
-
-    async def mounted():
-        return await served.refusal(namespace, make_pod(mount(), claim="data")) == ""
-
-    await until(mounted)
+    await until(lambda: served.refusal(namespace, make_pod(mount(), claim="data")), accept=lambda found: found == "")
 
 
 async def test_a_renewed_certificate_is_served_and_trusted_without_a_change_of_the_configuration(served, namespace):
