@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from private_sigstore import PrivateSigstore
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -300,15 +301,13 @@ class Bed:
 
     async def until_used(self, digest: str) -> None:
         """Wait until the node tells of a pod."""
-        async with asyncio.timeout(DEADLINE):
-            while not (await self.entry(digest)).get("pods"):
-                await asyncio.sleep(0.05)
+        await until(lambda: self.entry(digest), accept=lambda entry: entry.get("pods"))
 
     async def until_true(self, question: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not question():
-            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
-            await asyncio.sleep(0.02)
+        try:
+            await until(question, seconds=DEADLINE, every=0.02)
+        except AssertionError as exc:
+            raise AssertionError(self.log.read_text()[-4000:]) from exc
 
     def link(self, name: str = "add") -> Path:
         return Path(names.build_link_path(f"{self.namespace}/{name}", self.store))

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -32,7 +32,7 @@ from accelkit.gkm.objects import Cache
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.objects import delete_if_present
+from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_KEY_ANNOTATION, CACHE_MOUNT_ANNOTATION
 
@@ -153,17 +153,8 @@ class Caches:
 
     async def becomes(self, path: str, accept: Callable[[Cache], Any], *, seconds: float = 45.0) -> Cache:
         """Wait until a cache is as expected; return it."""
-        seen: list[Cache] = []
-
-        async def expected() -> bool:
-            seen[:] = [await self.read(path)]
-            return bool(accept(seen[0]))
-
-        try:
-            await until(expected, seconds=seconds)
-        except AssertionError as exc:
-            raise AssertionError(f"{path}: {msgspec.json.encode(seen).decode()}") from exc
-        return seen[0]
+        found: Cache = await until(lambda: self.read(path), accept=accept, seconds=seconds)
+        return found
 
     async def claims(self, namespace: str) -> dict[str, dict[str, Any]]:
         """Return the claims of a namespace by name."""
@@ -186,7 +177,7 @@ class Caches:
         }
         collection = build_collection_path("v1", "pods", namespace)
         account = build_object_path(build_collection_path("v1", "serviceaccounts", namespace), "default")
-        await until(lambda: answers(self.api.get(account)))
+        await until(lambda: get_if_present(self.api, account))
         await self.api.post(collection, {"metadata": {"name": name}, "spec": spec})
         self._pods.append(build_object_path(collection, name))
         return self._pods[-1]
@@ -198,11 +189,7 @@ class Caches:
 
     async def gone(self, path: str, *, seconds: float = 45.0) -> None:
         """Wait until an object is not there."""
-
-        async def missing() -> bool:
-            return not await answers(self.api.get(path))
-
-        await until(missing, seconds=seconds)
+        await until(lambda: get_if_present(self.api, path), accept=lambda found: found is None, seconds=seconds)
 
     async def close(self) -> None:
         for path in self._pods:
@@ -297,17 +284,6 @@ def build_policy(name: str, images: str, signer: Signer) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"images": [images], "signers": [who]},
     }
-
-
-async def answers(request: Awaitable[object]) -> bool:
-    """Return whether the object is there."""
-    try:
-        await request
-    except ApiError as exc:
-        if not exc.not_found:
-            raise
-        return False
-    return True
 
 
 def condition(cache: Cache, type_: str) -> tuple[str, str]:

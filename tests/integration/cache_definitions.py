@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from impersonation import is_done
 from ruamel.yaml import YAML
+from support.waiting import until
 
 from accelkit.errors import ApiError
 from accelkit.gkm import names
@@ -58,10 +60,10 @@ class CacheKinds:
             for each in self.definitions:
                 await api.patch(f"{DEFINITIONS}/{each['metadata']['name']}", each, kind="apply", query=STRICT)
             for each in self.definitions:
-                await until(lambda name=each["metadata"]["name"]: established(api, name), each["metadata"]["name"])
+                await until(partial(established, api, each["metadata"]["name"]), seconds=90, every=0.1)
             for path in PLURALS.values():
                 # Established is written before each of its handlers is there.
-                await until(lambda path=path: served(api, path), f"{path} is not served")
+                await until(partial(served, api, path), seconds=90, every=0.1)
         self._known = True
 
     async def empty(self) -> None:
@@ -73,7 +75,7 @@ class CacheKinds:
                 collections = {find_collection(path, each) for each in await list_metadata(api, path)}
                 await asyncio.gather(*(api.delete(each) for each in collections))
             for path in PLURALS.values():
-                await until(lambda path=path: nothing(api, path), f"objects of {path} stay")
+                await until(partial(nothing, api, path), seconds=90, every=0.1)
 
     async def forget(self) -> None:
         """Return when the API server knows none of the kinds."""
@@ -83,7 +85,7 @@ class CacheKinds:
         async with ApiClient(load_connection(self._sandbox.kubeconfig)) as api:
             await asyncio.gather(*(api.delete(each) for each in paths))
             for path in [*paths, "/apis/gkm.io/v1alpha1", "/apis/accelkit.io/v1alpha1"]:
-                await until(lambda path=path: gone(api, path), f"{path} stays")
+                await until(partial(gone, api, path), seconds=90, every=0.1)
         self._known = False
 
 
@@ -102,25 +104,13 @@ def find_collection(path: str, metadata: Mapping[str, Any]) -> str:
     return f"{group}/namespaces/{metadata['namespace']}/{plural}" if "namespace" in metadata else path
 
 
-async def until(accept: Any, what: str) -> None:
-    deadline = time.monotonic() + 90
-    while not await accept():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.1)
-
-
 async def established(api: ApiClient, name: str) -> bool:
     status = json.loads(await api.get(f"{DEFINITIONS}/{name}")).get("status", {})
     return "True" in [each["status"] for each in status.get("conditions") or () if each["type"] == "Established"]
 
 
 async def served(api: ApiClient, path: str) -> bool:
-    try:
-        await api.get(path)
-    except ApiError:
-        # Also while its storage begins.
-        return False
-    return True
+    return await is_done(api.get(path))
 
 
 async def gone(api: ApiClient, path: str) -> bool:

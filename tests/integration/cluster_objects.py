@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -57,13 +58,14 @@ async def nodes(sandbox: Any) -> list[Json]:
 
 async def settled_nodes(sandbox: Any, count: int) -> list[Json]:
     """The nodes, once they are ready and the node controllers are done with their arrival."""
-    deadline = time.monotonic() + 180
-    while True:
-        found = await nodes(sandbox)
-        if len(found) == count and all("taints" not in node["spec"] and _TTL in _annotations(node) for node in found):
-            return found
-        assert time.monotonic() < deadline, f"nodes are not ready: {json.dumps(found)[:8000]}"
-        await asyncio.sleep(0.2)
+
+    def are_settled(found: list[Json]) -> bool:
+        return len(found) == count and all(
+            "taints" not in node["spec"] and _TTL in _annotations(node) for node in found
+        )
+
+    found: list[Json] = await until(lambda: nodes(sandbox), accept=are_settled, seconds=180, every=0.2)
+    return found
 
 
 def _annotations(node: Json) -> Json:
@@ -83,12 +85,13 @@ async def settled_objects(sandbox: Any) -> dict[str, Json]:
 
 async def as_before(sandbox: Any, before: dict[str, Json]) -> None:
     """Wait until all objects are what they were; those in a namespace that goes take their time."""
-    deadline = time.monotonic() + 180
-    while (after := await objects(sandbox)) != before:
+
+    async def list_differences() -> Json:
+        after = await objects(sandbox)
         differing = {name: (before.get(name), after.get(name)) for name in before.keys() | after.keys()}
-        differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
-        assert time.monotonic() < deadline, json.dumps(differing, indent=1)[:8000]
-        await asyncio.sleep(0.5)
+        return {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
+
+    await until(list_differences, accept=lambda differing: not differing, seconds=180, every=0.5)
 
 
 def load_yaml(path: Path) -> Json:

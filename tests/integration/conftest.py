@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +18,7 @@ import msgspec
 import pytest
 from cache_definitions import CacheKinds
 from ports import free_port
+from support.waiting import DEADLINE, until
 from waiting_workloads import WaitingWorkloads
 
 from accelkit.errors import ApiError
@@ -29,7 +29,6 @@ from accelkit.sandbox.layout import SandboxPaths
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PODS = "/api/v1/namespaces/default/pods"
-DEADLINE = 60.0
 # Of one test. A run of site.yml takes a minute on two idle cores, and may take ten times as long on busy ones.
 LEAST_TIMEOUT = 1200
 
@@ -158,24 +157,16 @@ class Cluster:
 
     async def until(self, name: str, accept, *, seconds: float = DEADLINE) -> dict:
         """Wait until `accept(pod)` is true; return the pod."""
-        deadline = time.monotonic() + seconds
-        while True:
-            pod = await self.get(f"{PODS}/{name}")
-            if accept(pod):
-                return pod
-            assert time.monotonic() < deadline, f"pod {name} is {json.dumps(pod['status'])[:2000]}"
-            await asyncio.sleep(0.1)
+        return await until(lambda: self.get(f"{PODS}/{name}"), accept=accept, seconds=seconds, every=0.1)
 
     async def told(self, reason: str, *names: str) -> None:
         """Wait until an Event tells this of one of the pods; it is written after what it tells of."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
+
+        async def list_reasons() -> set[str]:
             events = (await self.get(PODS.replace("pods", "events")))["items"]
-            reasons = {each["reason"] for each in events if each["involvedObject"]["name"] in names}
-            if reason in reasons:
-                return
-            assert time.monotonic() < deadline, f"{names} have no Event {reason}, but {reasons}"
-            await asyncio.sleep(0.1)
+            return {each["reason"] for each in events if each["involvedObject"]["name"] in names}
+
+        await until(list_reasons, accept=lambda reasons: reason in reasons, every=0.1)
 
     async def running(self, name: str) -> dict:
         """Wait until a pod runs; return what its containers were given."""
@@ -195,13 +186,11 @@ class Cluster:
     async def scheduler_runs(self, config: str) -> None:
         """Wait until kube-scheduler is ready with this configuration."""
         digest = hashlib.sha256(config.encode()).hexdigest()
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            state = json.loads(Path(self.sandbox.facts.scheduler_state).read_text())
-            if state["ready"] and state["config_sha256"] == digest:
-                return
-            assert time.monotonic() < deadline, state
-            await asyncio.sleep(0.1)
+        await until(
+            lambda: json.loads(Path(self.sandbox.facts.scheduler_state).read_text()),
+            accept=lambda state: state["ready"] and state["config_sha256"] == digest,
+            every=0.1,
+        )
 
     async def delete_pods(self) -> None:
         """Delete all pods of the test at once, and wait until they are gone and the ledger is empty."""
@@ -211,10 +200,8 @@ class Cluster:
             except ApiError as exc:
                 if exc.reason != "NotFound":
                     raise
-        deadline = time.monotonic() + DEADLINE
-        while (await self.get(PODS))["items"] or self.sandbox.used_bytes():
-            assert time.monotonic() < deadline, "pods are not gone"
-            await asyncio.sleep(0.1)
+        await until(lambda: self.get(PODS), accept=lambda pods: not pods["items"], every=0.1)
+        await until(lambda: not self.sandbox.used_bytes(), every=0.1)
 
 
 def _container(name: str, limits: dict) -> dict:
@@ -229,6 +216,13 @@ def control_plane():
     """A sandbox with one node and nothing installed."""
     with Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]") as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+async def api(control_plane):
+    """An administrator of the bare control plane."""
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

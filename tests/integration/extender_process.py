@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
+from impersonation import is_done
 from ports import free_port
 from support.waiting import DEADLINE, until
 
@@ -61,10 +62,7 @@ class Process:
     async def ended(self, *, seconds: float = DEADLINE) -> int:
         """Wait until it has ended; return its exit code."""
 
-        async def code() -> list[int]:
-            return [] if self.process.poll() is None else [self.process.returncode]
-
-        return int((await until(code, seconds=seconds))[0])
+        return int(await until(self.process.poll, accept=lambda code: code is not None, seconds=seconds))
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -147,11 +145,9 @@ class Client:
     ) -> dict[str, Any]:
         """Wait until what is shown of a node is as expected; return it."""
 
-        async def expected() -> dict[str, Any]:
-            view = await self.node(node)
-            return view if view and accept(view) else {}
-
-        view: dict[str, Any] = await until(expected, seconds=seconds)
+        view: dict[str, Any] = await until(
+            lambda: self.node(node), accept=lambda view: view and accept(view), seconds=seconds
+        )
         return view
 
 
@@ -261,14 +257,7 @@ class World:
 async def world_of(kubeconfig: Path) -> AsyncIterator[World]:
     """A world on the API server of a kubeconfig; pods can be created as soon as it is entered."""
     async with ApiClient(load_connection(kubeconfig), timeout_seconds=60) as api:
-
-        async def account() -> bool:
-            try:
-                return bool(await api.get("/api/v1/namespaces/default/serviceaccounts/default"))
-            except ApiError:
-                return False
-
-        await until(account)
+        await until(lambda: is_done(api.get("/api/v1/namespaces/default/serviceaccounts/default")))
         world = World(api)
         try:
             yield world

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from cluster_objects import RBAC, Json
 from extender_process import PODS, Client, World
+from impersonation import is_done
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from ruamel.yaml import YAML
 from support.waiting import until
 
-from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.model.keys import FENCED_AT_ANNOTATION
 
@@ -82,13 +82,7 @@ async def prepare(api: ApiClient) -> None:
     for each in render("policies.yaml.j2"):
         await api.post(f"{ADMISSION}/{_PLURALS[each['kind']]}", each)
 
-    async def served() -> bool:
-        try:
-            return bool(await api.get(POD_GROUPS))
-        except ApiError:
-            return False
-
-    await until(served)
+    await until(lambda: is_done(api.get(POD_GROUPS)))
 
 
 async def tidy_up(api: ApiClient) -> None:
@@ -179,11 +173,7 @@ class Site:
 
     async def holds(self, amount: int) -> None:
         """Wait until so many GiB are held on the nodes."""
-
-        async def held() -> bool:
-            return await self.used() == amount
-
-        await until(held)
+        await until(self.used, accept=lambda found: found == amount)
 
     async def relabel(self, pod: Json, key: str, value: str) -> None:
         await self.world.api.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"labels": {key: value}}})

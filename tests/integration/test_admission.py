@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import re
-import time
 
 import pytest
 from conftest import PODS
@@ -65,14 +63,12 @@ async def tenant(installed, name_of_tenant):
 async def may_bind(user):
     """Wait until the API server knows of the user's rights."""
     wanted = {"verb": "create", "resource": "pods", "subresource": "binding", "namespace": "default"}
-    deadline = time.monotonic() + 60
-    while True:
-        review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
-        answer = await user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-        if json.loads(answer)["status"]["allowed"]:
-            return
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.1)
+    review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
+    await until(
+        lambda: user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review),
+        accept=lambda answer: json.loads(answer)["status"]["allowed"],
+        every=0.1,
+    )
 
 
 def pod(name="p", *, annotations=None, limits=None, env=(), containers=1, **spec):
@@ -185,22 +181,15 @@ async def test_a_template_that_forges_makes_no_pods_and_its_owner_is_told(cluste
     spec = {"selector": {"matchLabels": labels}, "template": template}
     await tenant.post(path, {"metadata": {"name": "forger"}, "spec": spec})
     try:
-        deadline = time.monotonic() + 60
-        while True:
+
+        async def list_told():
             events = (await cluster.get(PODS.replace("pods", "events")))["items"]
-            told = [each["message"] for each in events if each["reason"] == "FailedCreate"]
-            if any("only accelkit writes" in message for message in told):
-                break
-            assert time.monotonic() < deadline, told
-            await asyncio.sleep(0.2)
+            return [each["message"] for each in events if each["reason"] == "FailedCreate"]
+
+        await until(list_told, accept=lambda told: any("only accelkit writes" in each for each in told), every=0.2)
     finally:
         await tenant.delete(f"{path}/forger", {"propagationPolicy": "Foreground"})
-
-        async def gone():
-            return await get_if_present(cluster.api, f"{path}/forger") is None
-
-        # It goes after its ReplicaSet, and other tests compare all objects of the cluster.
-        await until(gone)
+        await until(lambda: get_if_present(cluster.api, f"{path}/forger"), accept=lambda found: found is None)
 
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -442,11 +431,9 @@ async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory
     plain = pod(env=[{"name": VISIBLE, "value": "all"}])
     installed.playbook("site.yml", "--tags", "device_plugin,extender", "-e", json.dumps(given))
     try:
-        deadline = time.monotonic() + 30
         # Some moments pass until the API server goes by a policy that was changed.
-        while "a container must not request cards" not in await refusal_of(tenant, PODS, plain):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.2)
+        said = "containers name no cards"
+        await until(lambda: refusal_of(tenant, PODS, plain), accept=lambda refusal: said in refusal, every=0.2)
         for namespace in ("kube-system", "accelkit"):
             assert await refusal_of(cluster.api, PODS.replace("default", namespace), plain) == ""
         assert await refusal_of(tenant, PODS, pod(nodeName="node-1")) == ""
@@ -456,11 +443,7 @@ async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory
         assert "only accelkit writes gas-ts" in await refusal_of(cluster.api, PODS, pod(annotations={"gas-ts": "1"}))
     finally:
         installed.playbook("site.yml", "--tags", "extender")
-
-        async def as_before():
-            return not await refusal_of(tenant, PODS, plain)
-
-        await until(as_before)
+        await until(lambda: refusal_of(tenant, PODS, plain), accept=lambda found: not found)
 
 
 async def refusal_of(api, path, body):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 
 import pytest
+from support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -62,15 +62,12 @@ async def list_pods(cluster) -> list[dict]:
 
 
 async def wait_until_all_run(cluster) -> list[dict]:
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        pods = await list_pods(cluster)
+    def all_run(pods):
         phases = Counter(pod["status"]["phase"] for pod in pods)
-        if phases["Running"] == PODS:
-            return pods
         assert not phases["Failed"], phases
-        assert time.monotonic() < deadline, phases
-        await asyncio.sleep(0.2)
+        return phases["Running"] == PODS
+
+    return await until(lambda: list_pods(cluster), accept=all_run, seconds=DEADLINE, every=0.2)
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.extended) for number in (1, 2))])
@@ -78,11 +75,11 @@ async def test_a_burst_of_pods_leaves_every_assignment_right(cluster, number):
     capacities = read_capacities((await cluster.get("/api/v1/nodes"))["items"])
     names = [f"burst-{number}-{each}" for each in range(PODS)]
     await asyncio.gather(*(cluster.create_pod(name, memory=1, node=None) for name in names))
-    pods = await wait_until_all_run(cluster)
-    deadline = time.monotonic() + HEAL_SECONDS
-    while faults := find_faults(pods, capacities):
-        assert time.monotonic() < deadline, faults
-        await asyncio.sleep(0.5)
-        pods = await list_pods(cluster)
+    await wait_until_all_run(cluster)
+
+    async def find():
+        return find_faults(await list_pods(cluster), capacities)
+
+    await until(find, accept=lambda faults: not faults, seconds=HEAL_SECONDS, every=0.5)
     audit = cluster.sandbox.command("audit", "--namespace", "accelkit", check=False)
     assert audit.returncode == 0, audit.stdout + audit.stderr

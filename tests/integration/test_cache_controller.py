@@ -43,12 +43,12 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
     assert cache.status.verification.signatures[0]["policy"] == policy
     assert cache.metadata.finalizers == [CACHE_FINALIZER]
     pinned = names.name_pinned_claim(cache.key, image.digest)
-
-    async def bound() -> bool:
-        claims = await caches.claims(namespace)
-        return {name for name, each in claims.items() if each["status"]["phase"] == "Bound"} == {"kernels", pinned}
-
-    await until(bound)
+    await until(
+        lambda: caches.claims(namespace),
+        accept=lambda claims: (
+            {name for name, each in claims.items() if each["status"]["phase"] == "Bound"} == {"kernels", pinned}
+        ),
+    )
     # No agent runs here, so no node has the files.
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "Pending"))
     paths = {each["spec"]["claimRef"]["name"]: each["spec"]["hostPath"] for each in await caches.volumes(cache.key)}
@@ -59,11 +59,7 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
             "type": "Directory",
         },
     }
-
-    async def told() -> bool:
-        return {"Resolved", "Verified"} <= await caches.events(namespace, "kernels")
-
-    await until(told)
+    await until(lambda: caches.events(namespace, "kernels"), accept=lambda found: {"Resolved", "Verified"} <= found)
 
 
 async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
@@ -80,11 +76,7 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
         await caches.api.patch(f"{build_object_path(reports, node)}/status", {"status": status})
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("True", "Ready"))
     assert (cache.status.counts.node_cnt, cache.status.counts.pod_running_cnt) == (1, 1)
-
-    async def told() -> bool:
-        return "Ready" in await caches.events(namespace, "kernels")
-
-    await until(told)
+    await until(lambda: caches.events(namespace, "kernels"), accept=lambda found: "Ready" in found)
 
 
 async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches: Caches):
@@ -119,11 +111,7 @@ async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Cach
     await caches.api.delete(build_object_path(names.SIGNER_POLICIES, policy))
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "NotCovered"))
     assert (digest_of(cache), cache.status.verification) == ("", None)
-
-    async def withdrawn() -> bool:
-        return not await caches.claims(namespace)
-
-    await until(withdrawn)
+    await until(lambda: caches.claims(namespace), accept=lambda found: not found)
 
 
 async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
@@ -149,11 +137,7 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
     path = await caches.create(namespace, repository, name="kernels")
     cache = await caches.becomes(path, lambda cache: digest_of(cache) == first.digest)
     claim = names.name_pinned_claim(cache.key, first.digest)
-
-    async def made() -> bool:
-        return claim in await caches.claims(namespace)
-
-    await until(made)
+    await until(lambda: caches.claims(namespace), accept=lambda found: claim in found)
     await caches.pod(namespace, claim)
     await caches.publish(repository, kernel="unsigned")
     cache = await caches.becomes(path, lambda cache: condition(cache, "Degraded") == ("True", "NoSignatures"))

@@ -34,17 +34,9 @@ async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches)
         return told and here in states and states[here].pvc_owner == "Agent"
 
     await caches.becomes(path, missing)
-
-    async def made_here() -> bool:
-        return name in await caches.claims(here)
-
-    await until(made_here)
+    await until(lambda: caches.claims(here), accept=lambda found: name in found)
     await caches.namespace(later)
-
-    async def made() -> bool:
-        return name in await caches.claims(later)
-
-    await until(made)
+    await until(lambda: caches.claims(later), accept=lambda found: name in found)
 
 
 async def test_a_claim_of_another_is_not_touched(caches: Caches):
@@ -105,11 +97,7 @@ async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Cach
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
-
-    async def made() -> bool:
-        return len(await caches.claims(namespace)) == 2
-
-    await until(made)
+    await until(lambda: caches.claims(namespace), accept=lambda found: len(found) == 2)
     pod = await caches.pod(namespace, "kernels")
     await caches.api.delete(path)
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "InUse")
@@ -138,12 +126,10 @@ async def test_a_controller_that_is_killed_goes_on(caches: Caches, site: CacheSi
     for path, image in zip(paths, images, strict=True):
         cache = await caches.becomes(path, lambda cache, image=image: digest_of(cache) == image.digest)
         assert cache.metadata.finalizers == [CACHE_FINALIZER]
-
-    async def all_there() -> bool:
-        claims = await caches.claims(namespace)
-        return len([each for each in claims.values() if each["status"].get("phase") == "Bound"]) == 6
-
-    await until(all_there)
+    await until(
+        lambda: caches.claims(namespace),
+        accept=lambda claims: len([each for each in claims.values() if each["status"].get("phase") == "Bound"]) == 6,
+    )
 
 
 async def test_many_caches_at_once(caches: Caches):
@@ -152,16 +138,13 @@ async def test_many_caches_at_once(caches: Caches):
     await caches.policy(caches.images(f"{team}/app"))
     await asyncio.gather(*(caches.create(namespace, f"{team}/app", kept=True) for _ in range(MANY)))
     collection = build_collection_path(names.API, "gkmcaches", namespace)
-
-    async def all_verified() -> bool:
-        return (await caches.api.get(collection)).count(f'"resolvedDigest":"{image.digest}"'.encode()) == MANY
-
-    await until(all_verified, seconds=120, every=0.5)
-
-    async def all_made() -> bool:
-        return len(await caches.claims(namespace)) == 2 * MANY
-
-    await until(all_made, seconds=120, every=0.5)
+    await until(
+        lambda: caches.api.get(collection),
+        accept=lambda found: found.count(f'"resolvedDigest":"{image.digest}"'.encode()) == MANY,
+        seconds=120,
+        every=0.5,
+    )
+    await until(lambda: caches.claims(namespace), accept=lambda found: len(found) == 2 * MANY, seconds=120, every=0.5)
     await caches.api.delete(collection)
 
     async def nothing() -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cache_controller_process import CacheSite, answers, condition
+from cache_controller_process import CacheSite, condition
+from impersonation import is_done
 
 from accelkit.gkm import names
 from accelkit.kube.paths import build_collection_path, build_object_path
@@ -54,4 +55,4 @@ async def test_metrics_tell_of_caches_judgements_writes_and_pods(site: CacheSite
         await caches.api.delete(bad)
         await caches.gone(bad)
         assert 'accelkit_kernel_caches{condition="Verified",status="False"}' not in await controller.scrape()
-        assert await answers(caches.api.get(good))
+        assert await is_done(caches.api.get(good))

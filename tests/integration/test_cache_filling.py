@@ -86,24 +86,19 @@ async def test_where_access_modes_are_refused_the_provisioners_words_are_told(ca
         path = await create(caches, storage, namespace, repository, accessModes=READERS)
         # It goes on to a volume that many could write; who only reads it needs no other.
         cache = await caches.becomes(path, lambda cache: reason_of(cache, namespace) == "Extracting")
-
-        async def shared() -> bool:
-            claims = [each for each in await storage.list(CLAIMS) if key_of(each) == cache.key]
-            return any(
-                each["spec"]["accessModes"] == ["ReadWriteMany"] and each["spec"].get("volumeName") for each in claims
-            )
-
-        await until(shared)
+        await until(
+            lambda: storage.list(CLAIMS),
+            accept=lambda claims: any(
+                each["spec"]["accessModes"] == ["ReadWriteMany"] and each["spec"].get("volumeName")
+                for each in [each for each in claims if key_of(each) == cache.key]
+            ),
+        )
     async with storage_of(caches, tmp_path, refused="ReadWriteMany", runs=False) as storage:
         await caches.api.patch(path, {"spec": {"storageClassName": storage.name, "accessModes": ["ReadWriteMany"]}})
         cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "AccessModeUnsupported")
         told = next(each.message for each in cache.status.conditions if each.type == "Ready")
         assert "the disk knows no access mode ReadWriteMany" in told
-
-        async def no_jobs() -> bool:
-            return not await list_of(caches, JOBS, cache.key)
-
-        await until(no_jobs)
+        await until(lambda: list_of(caches, JOBS, cache.key), accept=lambda found: not found)
         await caches.api.delete(path)
         await caches.gone(path)
     # What the first class made is deleted by its provisioner, which is gone.
@@ -177,19 +172,13 @@ async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_nam
         states = cache.status.pvc_status[namespace].conditions
         assert next(each for each in states if each.type == "Outdated").status == "True"
         await caches.api.delete(pod, {"gracePeriodSeconds": 0})
-
-        async def collected() -> bool:
-            return len(await caches.volumes(cache.key)) == 1
-
-        await until(collected)
+        await until(lambda: caches.volumes(cache.key), accept=lambda found: len(found) == 1)
         # Past the webhook a pod names the cache's own claim, which no volume has now.
         await caches.pod(namespace, "kernels", "new")
-
-        async def moved() -> bool:
-            claims = await caches.claims(namespace)
-            return [*claims] == ["kernels"] and claims["kernels"]["status"]["phase"] == "Bound"
-
-        await until(moved)
+        await until(
+            lambda: caches.claims(namespace),
+            accept=lambda claims: [*claims] == ["kernels"] and claims["kernels"]["status"]["phase"] == "Bound",
+        )
 
 
 async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(caches: Caches, tmp_path: Path):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 from conftest import Cluster, Sandbox
 from standin_driver import StandinDriver
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -102,10 +102,12 @@ async def test_each_kernel_has_its_driver_and_removal_leaves_none(cluster, drive
         assert f"for kernel {kernel}" in told[node][2]
 
     drivers["node-2"].unload()
-    deadline = time.monotonic() + SECONDS
-    while (told := await read_stages(cluster, "driver"))["node-2"][0] != "fail":
-        assert time.monotonic() < deadline, told
-        await asyncio.sleep(2)
+    told = await until(
+        lambda: read_stages(cluster, "driver"),
+        accept=lambda told: told["node-2"][0] == "fail",
+        seconds=SECONDS,
+        every=2,
+    )
     assert told["node-2"][1] == "DriverMissing"
     assert told["node-1"][0] == "pass"
 

@@ -87,10 +87,7 @@ async def read_cards(cluster):
 
 
 async def test_the_driver_holds_containers_and_its_errors_take_cards_out(cluster, machine):
-    async def shown():
-        return set(await read_cards(cluster)) == {"GPU-1", "GPU-2"}
-
-    await until(shown)
+    await until(lambda: read_cards(cluster), accept=lambda found: set(found) == {"GPU-1", "GPU-2"})
     await cluster.create_pod("held", memory=4, node=NODE)
     await cluster.running("held")
     pod = await cluster.until("held", lambda pod: pod["status"]["containerStatuses"][0]["containerID"])
@@ -116,11 +113,7 @@ async def test_the_driver_holds_containers_and_its_errors_take_cards_out(cluster
     # An error that asks for a reset takes the card out, and only a person or a new start brings it back.
     machine.driver.raise_xid(bdf, 13)
     machine.driver.raise_xid(bdf, 79)
-
-    async def failed():
-        return (await read_cards(cluster))[share["card"]].get("health") == "unhealthy"
-
-    await until(failed)
+    await until(lambda: read_cards(cluster), accept=lambda found: found[share["card"]].get("health") == "unhealthy")
     card = (await read_cards(cluster))[share["card"]]
     assert card["health_reason"].startswith("the driver reported XID 79 (the card has fallen off the bus)")
     assert card["fault"].startswith("xid 79 at 0b0e0a1d-")

@@ -10,12 +10,12 @@ import contextlib
 import json
 import os
 import signal
-import time
 from itertools import pairwise
 
 import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox
 from standin_driver import StandinDriver
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -104,10 +104,9 @@ class Watched:
         return [now for before, now in pairwise(found) if now != before]
 
     async def until(self, accept):
-        deadline = time.monotonic() + SECONDS
-        while self._known.keys() != set(NAMES) or not accept(self._known):
-            assert time.monotonic() < deadline, self._known
-            await asyncio.sleep(0.1)
+        await until(
+            lambda: self._known, accept=lambda known: known.keys() == set(NAMES) and accept(known), seconds=SECONDS
+        )
 
     def _note(self, node):
         name, annotations = node["metadata"]["name"], node["metadata"].get("annotations", {})
@@ -166,14 +165,12 @@ async def play(cluster, name, *arguments, check=True):
 
 async def find_holder(cluster):
     """The node of the pod that holds a share, once it runs."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        pods = (await cluster.get("/api/v1/namespaces/default/pods"))["items"]
-        nodes = [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]
-        if len(pods) == 1 and nodes:
-            return nodes[0]
-        assert time.monotonic() < deadline, [pod["status"] for pod in pods]
-        await asyncio.sleep(0.2)
+
+    async def list_pods():
+        return (await cluster.get("/api/v1/namespaces/default/pods"))["items"]
+
+    running = lambda pods: len(pods) == 1 and pods[0]["status"]["phase"] == "Running"  # noqa: E731
+    return (await until(list_pods, accept=running, seconds=SECONDS, every=0.2))[0]["spec"]["nodeName"]
 
 
 async def cordon(cluster, name, *, unschedulable):

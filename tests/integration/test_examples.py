@@ -12,8 +12,6 @@ from gkm_manifests import CACHE_KINDS, read_gkm_manifests
 from accelkit.examples.custom import NO_CUSTOM
 from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
 from accelkit.examples.objects import build_objects
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -22,12 +20,6 @@ STRICT = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict", 
 
 # Of each kind: the path below which it is, without a namespace.
 PLACES = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}
-
-
-@pytest.fixture
-async def api(control_plane):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as client:
-        yield client
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import urllib.request
 
 import msgspec
 import pytest
-from conftest import DEADLINE, PODS
+from conftest import PODS
+from support.waiting import until
 
 from accelkit.model.keys import CORDON_KEY
 
@@ -43,16 +43,14 @@ async def read_event(cluster, name, *parts):
     Where it has tried more than once, of the try that told all of this: an earlier one may have counted pods of the
     test before as still there.
     """
-    deadline = time.monotonic() + DEADLINE
-    while True:
+
+    async def find():
         events = (await cluster.get(PODS.replace("pods", "events")))["items"]
         failed = [each for each in events if each["reason"] == "FailedScheduling"]
         messages = [each["message"] for each in failed if each["involvedObject"]["name"] == name]
-        for message in messages:
-            if all(part in message for part in parts):
-                return message
-        assert time.monotonic() < deadline, f"{name} has no event FailedScheduling with {parts}, but {messages}"
-        await asyncio.sleep(0.1)
+        return [each for each in messages if all(part in each for part in parts)]
+
+    return (await until(find, every=0.1))[0]
 
 
 async def read_cards(cluster, name):

@@ -14,6 +14,7 @@ from accelkit.errors import ApiError
 from accelkit.install.adoption import adopt_gcushare
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
 
 pytestmark = pytest.mark.integration
 
@@ -69,20 +70,11 @@ async def api(control_plane):
 
 
 async def exists(api: ApiClient, path: str) -> bool:
-    try:
-        await api.get(path)
-    except ApiError as exc:
-        if exc.reason != "NotFound":
-            raise
-        return False
-    return True
+    return await get_if_present(api, path) is not None
 
 
 async def gone(api: ApiClient, path: str) -> None:
-    async def absent() -> bool:
-        return not await exists(api, path)
-
-    await until(absent)
+    await until(lambda: exists(api, path), accept=lambda found: not found)
 
 
 async def install(api: ApiClient) -> None:

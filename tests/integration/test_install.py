@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from cluster_objects import (
     settled_objects,
 )
 from conftest import BIN, PODS, REPOSITORY, Cluster, Sandbox, ansible_playbook
+from support.waiting import until
 
 from accelkit.install.run_lease import hold_run_lease
 from accelkit.kube.client import ApiClient
@@ -142,10 +142,7 @@ async def test_a_second_run_is_told_who_changes_the_cluster(sandbox):
 
 
 async def gone(api: ApiClient, path: str) -> bool:
-    deadline = time.monotonic() + 60
-    while await get_if_present(api, path) is not None and time.monotonic() < deadline:
-        await asyncio.sleep(0.2)
-    return await get_if_present(api, path) is None
+    return await until(lambda: get_if_present(api, path), accept=lambda found: found is None, every=0.2) is None
 
 
 @pytest.mark.parametrize(

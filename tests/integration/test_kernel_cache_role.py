@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Collection
 from pathlib import Path
@@ -26,7 +25,6 @@ from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHES, SIGNER_POLICIES
 from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path
 from accelkit.model.keys import CACHE_FINALIZER
@@ -74,12 +72,6 @@ async def is_refused(api: ApiClient, path: str, body: Any, *, by: str) -> None:
     with pytest.raises(ApiError) as caught:
         await api.post(path, body)
     assert by in str(caught.value)
-
-
-@pytest.fixture
-async def api(control_plane):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        yield api
 
 
 async def create_namespace(api):
@@ -205,10 +197,7 @@ async def refuses_what_others_made(api: ApiClient, role: Role) -> None:
 
 
 async def gone(api: ApiClient, path: str) -> None:
-    deadline = time.monotonic() + 30
-    while await get_if_present(api, path) is not None:
-        assert time.monotonic() < deadline, path
-        await asyncio.sleep(0.2)
+    await until(lambda: get_if_present(api, path), accept=lambda found: found is None, every=0.2)
 
 
 async def holds_who_it_bounds(sandbox: Sandbox, api: ApiClient) -> None:
@@ -358,9 +347,10 @@ async def goes_without_a_trace(sandbox: Sandbox, api: ApiClient, role: Role, bef
         await let_in_a_pod(api)
         await asyncio.wait([removal], timeout=0.1)
     assert changed(await removal) > 0
-    deadline = time.monotonic() + 60
-    while (after := await objects(sandbox)) != before:
+
+    async def list_differences():
         await let_in_a_pod(api)
-        differing = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        assert time.monotonic() < deadline, differing
-        await asyncio.sleep(0.5)
+        after = await objects(sandbox)
+        return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+    await until(list_differences, accept=lambda differing: not differing, every=0.5)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 
 import pytest
 from conftest import Cluster
+from impersonation import is_done
+from support import waiting
 from test_node_agent import agent_of
 
 from accelkit.errors import ApiError
@@ -51,12 +51,9 @@ DEFINITION = {
 }
 
 
-async def until(accept, what: str) -> None:
+async def until(accept) -> None:
     # An agent that could not write labels, since the node was changed just then, tries again after a minute.
-    deadline = time.monotonic() + 90
-    while not await accept():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.2)
+    await waiting.until(accept, seconds=90, every=0.2)
 
 
 async def labelled(cluster: Cluster, node: str, cards: str) -> bool:
@@ -74,7 +71,7 @@ async def served(api: ApiClient) -> bool:
 
 
 async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
-    await until(lambda: labelled(cluster, "node-1", "8"), "node-1 has no labels of its cards")
+    await until(lambda: labelled(cluster, "node-1", "8"))
     node = await cluster.get("/api/v1/nodes/node-1")
     recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
     assert "accelkit.io/cards.simulated.model" in recorded
@@ -82,13 +79,13 @@ async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
 
 
 async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the_own_node_alone(cluster, tmp_path):
-    await until(lambda: labelled(cluster, "node-2", "4"), "node-2 has no labels of its cards")
+    await until(lambda: labelled(cluster, "node-2", "4"))
     before = (await cluster.get("/api/v1/nodes/node-2"))["metadata"]["labels"]
     await cluster.api.post(DEFINITIONS, DEFINITION)
     try:
-        await until(lambda: served(cluster.api), "NodeFeature is not served")
+        await until(lambda: served(cluster.api))
         async with agent_of(cluster, "node-2") as agent:
-            await until(lambda: has_api(agent), "the agent does not see the API")
+            await until(lambda: is_done(agent.get(f"/apis/{NFD_API}")))
             (tmp_path / "proc/sys/kernel").mkdir(parents=True)
             (tmp_path / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
             written = {}
@@ -99,15 +96,15 @@ async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the
                 written.update(await cluster.get(f"{FEATURES}/node-2"))
                 return written["spec"]["labels"].get("feature.node.kubernetes.io/kernel-version.major") == "6"
 
-            await until(asked, "node-2's labels were not asked for")
+            await until(asked)
             assert written["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "node-2"
             metadata = {"name": "node-1", "labels": written["metadata"]["labels"]}
             with pytest.raises(ApiError, match="change only nodefeatures of its own node"):
                 await agent.post(FEATURES, {**written, "metadata": metadata})
     finally:
         await cluster.api.delete(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")
-        await until(lambda: forgotten(cluster), "NodeFeature is still served")
-        await until(lambda: restored(cluster, before), "node-2 has other labels than before")
+        await until(lambda: forgotten(cluster))
+        await until(lambda: restored(cluster, before))
 
 
 async def forgotten(cluster: Cluster) -> bool:
@@ -122,11 +119,3 @@ async def restored(cluster: Cluster, labels: dict[str, str]) -> bool:
     async with agent_of(cluster, "node-2") as agent:
         await NodeLabels(agent, "node-2", "accelkit", cluster.sandbox.paths.nodes / "node-2").update(cards)
     return (await cluster.get("/api/v1/nodes/node-2"))["metadata"]["labels"] == labels
-
-
-async def has_api(agent: ApiClient) -> bool:
-    try:
-        await agent.get(f"/apis/{NFD_API}")
-    except ApiError:
-        return False
-    return True

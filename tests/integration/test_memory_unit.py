@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 from conftest import DEADLINE, Cluster, Sandbox
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -59,15 +59,13 @@ async def inventory(cluster, node):
 
 
 async def until_unit(cluster, node, unit_bytes):
-    deadline = time.monotonic() + DEADLINE
-    while True:
+    wanted = unit_bytes, str(SIZES[node] // unit_bytes)
+
+    async def read():
         published, allocatable = await inventory(cluster, node)
-        if published["unit_bytes"] == unit_bytes and allocatable["accelkit.io/memory"] == str(
-            SIZES[node] // unit_bytes
-        ):
-            return
-        assert time.monotonic() < deadline, (published, allocatable)
-        await asyncio.sleep(0.2)
+        return published["unit_bytes"], allocatable["accelkit.io/memory"]
+
+    await until(read, accept=wanted.__eq__, seconds=DEADLINE, every=0.2)
 
 
 async def change(cluster, unit, *, check=True, accept=True, extra=()):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
 import ssl
-import time
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 from conftest import PODS, Cluster
-from impersonation import acting_as_agent
+from impersonation import acting_as_agent, find_refusal
 from ruamel.yaml import YAML
+from support.waiting import until
 from test_pods import cards_of
 
 from accelkit.errors import ApiError
@@ -137,23 +136,16 @@ async def guarded(cluster: Cluster, name: str):
     await cluster.api.post(f"{folder}ybindings", binding)
     try:
         await cluster.create_pod("probe", memory=1, node=None, schedulerName="another")
-        deadline = time.monotonic() + 30
         # A policy works a while after it was made.
-        while not await refuses(cluster.api, "probe"):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.1)
+        await until(
+            lambda: find_refusal(annotate(cluster.api, "probe", probe="x")),
+            accept=lambda refusal: "not for agents" in refusal,
+            every=0.1,
+        )
         yield
     finally:
         await cluster.api.delete(f"{folder}ybindings/guard")
         await cluster.api.delete(f"{folder}ies/guard")
-
-
-async def refuses(api: ApiClient, pod: str) -> bool:
-    try:
-        await annotate(api, pod, probe="x")
-    except ApiError as exc:
-        return "not for agents" in str(exc)
-    return False
 
 
 async def test_a_pod_that_may_not_be_written_stops_no_other_one(cluster):
@@ -177,15 +169,12 @@ async def test_a_pod_that_may_not_be_written_stops_no_other_one(cluster):
 async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
     await cluster.create_pod("shown", memory=2, node="node-1")
     card = next(iter(cards_of((await cluster.running("shown"))["main"])))
-    deadline = time.monotonic() + 30
-    while True:
+
+    async def list_shown():
         written = await cluster.get("/api/v1/namespaces/accelkit/configmaps/node-1")
-        pods = json.loads(written["data"]["allocations.json"])["pods"]
-        if any(pod["name"] == "shown" for pod in pods):
-            break
-        assert time.monotonic() < deadline, pods
-        await asyncio.sleep(0.2)
-    (pod,) = [pod for pod in pods if pod["name"] == "shown"]
+        return [pod for pod in json.loads(written["data"]["allocations.json"])["pods"] if pod["name"] == "shown"]
+
+    (pod,) = await until(list_shown, every=0.2)
     assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
 
 
@@ -226,13 +215,11 @@ async def enflame_cards(cluster: Cluster) -> list[dict]:
 
 async def cards_become(cluster: Cluster, wanted: list[tuple[str, int]]) -> None:
     """Wait until the node shows Enflame cards with these names and amounts."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = await enflame_cards(cluster)
-        if [(card["id"], card["memory_bytes"]) for card in found] == wanted:
-            return
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.5)
+
+    def are_wanted(found: list[dict]) -> bool:
+        return [(card["id"], card["memory_bytes"]) for card in found] == wanted
+
+    await until(lambda: enflame_cards(cluster), accept=are_wanted, every=0.5)
 
 
 @pytest.fixture
@@ -250,24 +237,21 @@ async def agents_run(cluster: Cluster, arguments: list[str]) -> None:
     """Give the node agents other arguments, and wait until all of them run with these."""
     change = [{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments}]
     changed = msgspec.json.decode(await cluster.api.patch(AGENTS, change, kind="json"))
-    deadline = time.monotonic() + 60
-    while True:
-        status = (await cluster.get(AGENTS))["status"]
+
+    def all_run(agents: dict) -> bool:
+        status = agents["status"]
         seen = status.get("observedGeneration", 0) >= changed["metadata"]["generation"]
         counts = {status.get(each) for each in ("updatedNumberScheduled", "numberReady", "desiredNumberScheduled")}
-        if seen and len(counts) == 1:
-            break
-        assert time.monotonic() < deadline, status
-        await asyncio.sleep(0.2)
+        return seen and len(counts) == 1
+
+    await until(lambda: cluster.get(AGENTS), accept=all_run, every=0.2)
     await kubelets_know_agents(cluster)
 
 
 async def kubelets_know_agents(cluster: Cluster) -> None:
     """Wait for the kubelets: an agent runs before its kubelet knows it; a kubelet that takes a pod does."""
-    deadline = time.monotonic() + 60
     for node in ("node-1", "node-2"):
-        while not await takes_a_pod(cluster, node):
-            assert time.monotonic() < deadline, f"the agent of {node} has not registered"
+        await until(lambda node=node: takes_a_pod(cluster, node))
 
 
 async def takes_a_pod(cluster: Cluster, node: str) -> bool:
@@ -289,10 +273,7 @@ async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unste
     for name, cards in given.items():
         await unsteered.until(name, lambda pod, cards=cards: assigned_cards(pod) == cards)
     await unsteered.told("AssignmentCorrected", *given)
-    deadline = time.monotonic() + 30
-    while (ledger := by_pod(unsteered.sandbox.inspect())) != given:
-        assert time.monotonic() < deadline, (ledger, given)
-        await asyncio.sleep(0.2)
+    await until(lambda: by_pod(unsteered.sandbox.inspect()), accept=given.__eq__, every=0.2)
 
 
 def assigned_cards(pod: dict) -> set[str]:
@@ -315,26 +296,25 @@ async def without_agents(cluster: Cluster):
 
     async def select(nowhere: str | None, accept) -> None:
         await cluster.api.patch(AGENTS, {"spec": {"template": {"spec": {"nodeSelector": {"example.com/no": nowhere}}}}})
-        deadline = time.monotonic() + 60
-        while True:
-            agents = await cluster.get(AGENTS)
+
+        def is_observed(agents: dict) -> bool:
             status = agents["status"]
-            if status["observedGeneration"] == agents["metadata"]["generation"] and accept(status):
-                return
-            assert time.monotonic() < deadline, status
-            await asyncio.sleep(0.2)
+            return status["observedGeneration"] == agents["metadata"]["generation"] and accept(status)
+
+        await until(lambda: cluster.get(AGENTS), accept=is_observed, every=0.2)
 
     await select("true", lambda status: status["currentNumberScheduled"] == status["numberMisscheduled"] == 0)
     try:
         yield
     finally:
         await select(None, lambda status: status["numberReady"] == status["desiredNumberScheduled"] > 0)
-        deadline = time.monotonic() + 60
         for node in ("node-1", "node-2"):
             # Since no agent was there, the kubelet has said 0 until it knows the new one.
-            while (await cluster.get(f"/api/v1/nodes/{node}"))["status"]["allocatable"]["accelkit.io/memory"] == "0":
-                assert time.monotonic() < deadline, f"the agent of {node} has not registered"
-                await asyncio.sleep(0.2)
+            await until(
+                lambda node=node: cluster.get(f"/api/v1/nodes/{node}"),
+                accept=lambda found: found["status"]["allocatable"]["accelkit.io/memory"] != "0",
+                every=0.2,
+            )
 
 
 async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_not(cluster):
@@ -376,10 +356,7 @@ async def test_what_a_user_writes_into_an_assignment_is_not_counted_told_and_put
         # A card that the node does not have: all of them are charged until the agent has looked.
         lost = json.dumps({"version": 1, "containers": {"main": [{"card": "none", "memory_bytes": GIB}]}})
         await annotate(agent, "forger", **{ASSIGNMENT_ANNOTATION: lost})
-        deadline = time.monotonic() + 30
-        while not any(node["unassigned"] for node in cluster.sandbox.inspect()["nodes"]):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.2)
+        await until(lambda: any(node["unassigned"] for node in cluster.sandbox.inspect()["nodes"]), every=0.2)
     await cluster.told("AssignmentCorrected", "forger")
     pod = await cluster.until("forger", lambda pod: assigned_cards(pod) == {held})
     assert json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]) == json.loads(true)

@@ -10,8 +10,6 @@ from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.enablement.partitioning.admission import check_tolerations
 from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
 from accelkit.errors import ConfigurationError
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import NODES, build_node_path
 
 pytestmark = pytest.mark.integration
@@ -20,12 +18,6 @@ MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 NAME = "partitioned"
 PATH = build_node_path(NAME)
 PARTITION = Partition(taints=(MEMORY,), tainted=(NAME,), roles={"training": [NAME]}, pools={"big": [NAME]})
-
-
-@pytest.fixture
-async def api(control_plane):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
-        yield api
 
 
 @pytest.fixture

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cluster_objects import kubeconfig_of_account
 from ports import free_port
+from support.waiting import until
 
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
@@ -191,10 +190,7 @@ async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
     assert "card sim-node-1-0 would be over capacity: default/share shares its memory" in failed["status"]["message"]
     # Its agent writes down what it got; until then it counts as a stray.
     await cluster.until("whole", lambda pod: "accelkit.io/assignment" in pod["metadata"]["annotations"])
-    deadline = time.monotonic() + 30
-    while cluster.sandbox.inspect("node-1")["nodes"][0]["unassigned"]:
-        assert time.monotonic() < deadline, "the ledger does not see the assignment"
-        await asyncio.sleep(0.2)
+    await until(lambda: not cluster.sandbox.inspect("node-1")["nodes"][0]["unassigned"], every=0.2)
 
 
 async def test_cards_of_a_pod_that_was_bound_past_the_scheduler_are_free_once_it_is_gone(cluster):
@@ -223,14 +219,11 @@ async def test_node_agent_registers_again_after_a_crash(cluster, installed):
     )
     name = next(pod["metadata"]["name"] for pod in agents["items"] if pod["spec"]["nodeName"] == "node-1")
     await cluster.api.delete(f"/api/v1/namespaces/accelkit/pods/{name}", {"gracePeriodSeconds": 0})
-    deadline = time.monotonic() + 60
-    lost = False
-    while True:
-        allocatable = (await cluster.get("/api/v1/nodes/node-1"))["status"]["allocatable"]
-        lost = lost or allocatable[MEMORY] == "0"
-        if lost and allocatable[MEMORY] == "128":
-            break
-        assert time.monotonic() < deadline, allocatable
-        await asyncio.sleep(0.02)
+
+    async def read_memory():
+        return (await cluster.get("/api/v1/nodes/node-1"))["status"]["allocatable"][MEMORY]
+
+    for amount in ("0", "128"):
+        await until(read_memory, accept=amount.__eq__, every=0.02)
     await cluster.create_pod("after", memory=4)
     await cluster.running("after")

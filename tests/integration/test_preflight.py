@@ -7,9 +7,6 @@ import secrets
 
 import pytest
 
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
-
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NAMESPACES = "/api/v1/namespaces"
@@ -21,12 +18,6 @@ def preflight(sandbox, **settings):
     """Run the checks; return what they say against the installation, empty where they pass."""
     done = sandbox.playbook("playbooks/preflight.yml", "-e", json.dumps(settings), check=False)
     return "" if done.returncode == 0 else done.stdout
-
-
-@pytest.fixture
-async def api(control_plane):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as client:
-        yield client
 
 
 def test_rights_that_nothing_bounds_need_a_word(control_plane):

@@ -133,19 +133,13 @@ async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_servi
 
                 await until(isolated)
                 restart()
-
-                async def evicted():
-                    return bool(await find_refusal(world.read(victim)))
-
-                await until(evicted, seconds=60)
+                await until(lambda: find_refusal(world.read(victim)), accept=bool, seconds=60)
                 assert await world.read(other)
                 await set_card(world, name, Health.HEALTHY)
                 restart()
-
-                async def lifted():
-                    return list_marks(await read_node(world, name)) == before
-
-                await until(lifted, seconds=60)
+                await until(
+                    lambda: read_node(world, name), accept=lambda found: list_marks(found) == before, seconds=60
+                )
         finally:
             await undo_all(world.api)
             await world.api.delete(f"{CONFIG_MAPS}/{name}")
@@ -158,11 +152,10 @@ async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, tok
         try:
             async with remediation_of(token, tmp_path / "log"):
                 await set_card(world, name, Health.UNHEALTHY, "xid 79 at 1.0")
-
-                async def isolated():
-                    return ("AcceleratorHealthy", "False") in list_marks(await read_node(world, name))[2]
-
-                await until(isolated)
+                await until(
+                    lambda: read_node(world, name),
+                    accept=lambda found: ("AcceleratorHealthy", "False") in list_marks(found)[2],
+                )
             assert name in await undo_all(world.api)
             assert list_marks(await read_node(world, name)) == before
         finally:
@@ -194,14 +187,12 @@ async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, b
     name = await bounded.node(1, 8)
     await bounded.api.patch(f"{NODES}/{name}", {"spec": {"taints": [FOREIGN]}})
     async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
-
-        async def in_force():
-            refused = await find_refusal(
+        await until(
+            lambda: find_refusal(
                 service.patch(f"{NODES}/{name}", {"metadata": {"labels": {"probe": "x"}}}, query={"dryRun": "All"})
-            )
-            return "must not change labels" in refused
-
-        await until(in_force)
+            ),
+            accept=lambda refused: "no labels" in refused,
+        )
         kind = "json" if isinstance(change, list) else "merge"
         asked = service.patch(f"{NODES}/{name}", change, kind=kind, query={"dryRun": "All"})
         refused = await find_refusal(asked)

@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from ports import free_port
+from support.waiting import poll_until
 
 from accelkit.errors import SandboxError
 from accelkit.kube.client import ApiClient
@@ -40,15 +40,6 @@ def accelkit_sandbox(*arguments):
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=4 * DEADLINE, check=False
     )
     return done.returncode, done.stdout
-
-
-def eventually(look, wanted):
-    """The first thing seen that is as wanted; files and process lists tell nobody that they change."""
-    deadline = time.monotonic() + DEADLINE
-    while not wanted(seen := look()):
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.05)
-    return seen
 
 
 def accepts_connections(path):
@@ -115,7 +106,7 @@ async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sand
     address = "var/lib/kubelet/pod-resources/kubelet.sock"
     folders = {name: Path(facts.run_folder, str(index)) for index, name in enumerate(facts.nodes)}
     for name, folder in folders.items():
-        eventually(lambda folder=folder: folder / address, accepts_connections)
+        poll_until(lambda folder=folder: folder / address, accept=accepts_connections)
         assert (running.nodes / name / address).is_socket()
         assert (await list_pod_resources(folder)).pod_resources == []
     assert len(folders) == 3
@@ -145,10 +136,10 @@ def scheduler_state(paths):
 def scheduler_config(paths, content):
     """Another configuration for a while; yields how to wait for a state that follows."""
     original = paths.scheduler_config.read_bytes()
-    before = eventually(lambda: scheduler_state(paths), lambda state: state["ready"])
+    before = poll_until(lambda: scheduler_state(paths), accept=lambda state: state["ready"])
 
     def follow(wanted):
-        return eventually(lambda: scheduler_state(paths), wanted)
+        return poll_until(lambda: scheduler_state(paths), accept=wanted)
 
     try:
         # Whole: a scheduler that is started with half of it would be started once more.
@@ -167,7 +158,7 @@ def test_a_changed_configuration_restarts_the_scheduler(running):
 
 
 def test_ready_is_unsaid_before_the_old_scheduler_ends(running):
-    held = eventually(lambda: scheduler_state(running), lambda state: state["ready"])["pid"]
+    held = poll_until(lambda: scheduler_state(running), accept=lambda state: state["ready"])["pid"]
     # Stopped, it cannot follow the SIGTERM, so what is said meanwhile is said of it.
     os.kill(held, signal.SIGSTOP)
     try:
@@ -192,9 +183,11 @@ def test_a_bad_configuration_is_reported_and_a_good_one_recovers(running):
 
 
 def test_a_scheduler_that_is_killed_is_started_again(running):
-    before = eventually(lambda: scheduler_state(running), lambda state: state["ready"])
+    before = poll_until(lambda: scheduler_state(running), accept=lambda state: state["ready"])
     os.kill(before["pid"], signal.SIGKILL)
-    state = eventually(lambda: scheduler_state(running), lambda now: now["ready"] and now["pid"] != before["pid"])
+    state = poll_until(
+        lambda: scheduler_state(running), accept=lambda now: now["ready"] and now["pid"] != before["pid"]
+    )
     assert state["config_sha256"] == before["config_sha256"]
 
 
@@ -202,9 +195,9 @@ def test_nodes_that_are_killed_are_started_again(running):
     def nodes():
         return running.read_facts().processes.get("nodes", 0)
 
-    before = eventually(nodes, bool)
+    before = poll_until(nodes, accept=bool)
     os.kill(before, signal.SIGKILL)
-    eventually(nodes, lambda pid: pid not in (0, before))
+    poll_until(nodes, accept=lambda pid: pid not in (0, before))
     assert running.read_facts().state == "ready"
 
 
@@ -228,7 +221,7 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     assert code == 0, said
     paths = SandboxPaths(root)
     os.kill(paths.read_facts().processes["etcd"], signal.SIGKILL)
-    assert eventually(lambda: find_sandbox_processes(root), lambda processes: not processes) == []
+    assert poll_until(lambda: find_sandbox_processes(root), accept=lambda processes: not processes) == []
     facts = paths.read_facts()
     assert not Path(facts.run_folder).exists()
     assert facts.state == "failed"

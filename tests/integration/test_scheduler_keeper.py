@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Cluster, Sandbox
-from control_plane_host import MANIFEST, Down, StaticPod, make_root, read_files, until
+from control_plane_host import MANIFEST, Down, StaticPod, make_root, read_files
+from control_plane_host import until as wait_for
 from ports import free_port
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -88,7 +90,7 @@ def host(control_plane, tmp_path):
     host = Host(control_plane, tmp_path)
     host.pod.start()
     try:
-        until(host.pod.healthy, "kube-scheduler is not healthy")
+        wait_for(host.pod.healthy, "kube-scheduler is not healthy")
         yield host
     finally:
         host.pod.end()
@@ -109,17 +111,12 @@ async def test_a_manifest_that_is_written_again_is_switched_again_within_a_minut
         lease = build_object_path(LEASES, RUN_LEASE.name)
         with host.kept():
             assert await host.switched(MINUTE), "a new node"
-            deadline = time.monotonic() + MINUTE
-            while await events(api, host.sandbox) != ["SchedulerSwitched"]:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.5)
+            switched = ["SchedulerSwitched"].__eq__
+            await until(lambda: events(api, host.sandbox), accept=switched, seconds=MINUTE, every=0.5)
             host.upgrade("v1.35.0")
             assert await host.switched(MINUTE), "after an upgrade"
             assert "v1.35.0" in host.manifest.read_text()
-            deadline = time.monotonic() + MINUTE
-            while len(await events(api, host.sandbox)) < 2:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.5)
+            await until(lambda: events(api, host.sandbox), accept=lambda found: len(found) >= 2, seconds=MINUTE)
             # A run of the playbooks is not disturbed, and what it leaves is seen to after it.
             spec = {"holderIdentity": "alice@laptop", "leaseDurationSeconds": 3600}
             await api.post(LEASES, {"metadata": {"name": RUN_LEASE.name}, "spec": spec})
@@ -127,10 +124,7 @@ async def test_a_manifest_that_is_written_again_is_switched_again_within_a_minut
             assert not await host.switched(35)
             await delete_if_present(api, lease)
             assert await host.switched(MINUTE), "after a run"
-            deadline = time.monotonic() + MINUTE
-            while len(await events(api, host.sandbox)) < 3:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.5)
+            await until(lambda: events(api, host.sandbox), accept=lambda found: len(found) >= 3, seconds=MINUTE)
     host.remove()
     after = read_files(host.root)
     manifest = "etc/kubernetes/manifests/kube-scheduler.yaml"

@@ -11,13 +11,13 @@ import json
 import os
 import re
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, Cluster, Sandbox, ansible_playbook
 from ports import free_port
+from support.waiting import poll_until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -170,10 +170,10 @@ class Host:
         docker("rm", "--force", "--volumes", self.name)
 
     def _await_boot(self) -> None:
-        deadline = time.monotonic() + 60
-        while (state := self.run("systemctl", "is-system-running", check=False).strip()) not in ("running", "degraded"):
-            assert time.monotonic() < deadline, state
-            time.sleep(0.5)
+        poll_until(
+            lambda: self.run("systemctl", "is-system-running", check=False).strip(),
+            accept=("running", "degraded").__contains__,
+        )
 
 
 def docker(*arguments: str, check: bool = True, given: str = "") -> str:

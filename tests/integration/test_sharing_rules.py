@@ -108,12 +108,12 @@ class Cluster:
     async def refused(self, pod, words):
         """Wait until an event of kube-scheduler says so of a pod that is not bound."""
         query = f"{EVENTS}?fieldSelector=involvedObject.uid={pod['metadata']['uid']},reason=FailedScheduling"
-
-        async def told():
-            events = msgspec.json.decode(await self.world.api.get(query))["items"]
-            return any(words in event.get("message", "") for event in events)
-
-        await until(told)
+        await until(
+            lambda: self.world.api.get(query),
+            accept=lambda events: any(
+                words in event.get("message", "") for event in msgspec.json.decode(events)["items"]
+            ),
+        )
         assert "nodeName" not in (await self.world.read(pod))["spec"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from functools import partial
 
 import pytest
 from cluster_objects import changed, kubeconfig_of, load_yaml
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
+from support.waiting import until
 
 from accelkit.enablement.work.pods import SELECTOR
 from accelkit.kube.client import ApiClient
@@ -167,10 +167,9 @@ async def label(cluster: Cluster, node: str, value: str) -> None:
 
 async def offers(cluster: Cluster, node: str, *, nothing: bool) -> None:
     """Wait until a kubelet offers memory, or none any more."""
-    deadline = time.monotonic() + 120
-    while True:
-        status = (await cluster.get(f"/api/v1/nodes/{node}"))["status"]
-        if (status["allocatable"].get("accelkit.io/memory", "0") == "0") is nothing:
-            return
-        assert time.monotonic() < deadline, status["allocatable"]
-        await asyncio.sleep(0.2)
+    await until(
+        lambda: cluster.get(f"/api/v1/nodes/{node}"),
+        accept=lambda found: (found["status"]["allocatable"].get("accelkit.io/memory", "0") == "0") is nothing,
+        seconds=120,
+        every=0.2,
+    )

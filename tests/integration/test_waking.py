@@ -203,11 +203,7 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                         await asyncio.sleep(0.1)
                     elapsed = time.monotonic() - begun
                     record_property("seconds_of_churn", round(elapsed, 1))
-
-                    async def announced():
-                        return await written(extender) > woken
-
-                    await until(announced)
+                    await until(lambda: written(extender), accept=lambda found: found > woken)
                     record_property("writes_under_churn", await written(extender) - woken)
                     assert await written(extender) - woken <= elapsed / 2 + 2
 

@@ -7,6 +7,8 @@ import json
 import time
 from typing import Any
 
+from support.waiting import until
+
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
@@ -35,10 +37,8 @@ class WaitingWorkloads:
         async with self._connect() as api:
             for name, (replicas, limits, _) in self._sizes.items():
                 await api.post(DEPLOYMENTS, _write_deployment(name, replicas, limits))
-            deadline = time.monotonic() + DEADLINE
-            while len(await self._list(api)) < sum(size[0] for size in self._sizes.values()):
-                assert time.monotonic() < deadline, "the Deployments have no pods"
-                await asyncio.sleep(0.2)
+            count = sum(size[0] for size in self._sizes.values())
+            await until(lambda: self._list(api), accept=lambda pods: len(pods) >= count, seconds=DEADLINE, every=0.2)
 
     async def settle(self) -> None:
         """Wait until as many pods run as there is room for; note all pods and the reasons of their Events."""
@@ -60,10 +60,8 @@ class WaitingWorkloads:
         async with self._connect() as api:
             for name in self._sizes:
                 await api.delete(f"{DEPLOYMENTS}/{name}", {"propagationPolicy": "Background"})
-            deadline = time.monotonic() + DEADLINE
-            while (left := await self._list(api)) or self._sandbox.used_bytes():
-                assert time.monotonic() < deadline, f"{len(left)} pods are left"
-                await asyncio.sleep(0.2)
+            await until(lambda: self._list(api), accept=lambda pods: not pods, seconds=DEADLINE, every=0.2)
+            await until(lambda: not self._sandbox.used_bytes(), seconds=DEADLINE, every=0.2)
 
     def list_pods(self, name: str, phase: str) -> list[dict[str, Any]]:
         """Return the pods of a Deployment that were in a phase."""
