@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import ssl
@@ -110,8 +111,9 @@ async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane
                         await b.shows(node, lambda view: view["totals"]["used_bytes"] == 320 * GIB)
 
 
-async def test_a_binding_of_the_former_leader_that_arrives_late_is_refused(world, control_plane, tmp_path):
-    """Its process may be stopped, or its bytes be on their way, for longer than anybody can wait."""
+@contextlib.asynccontextmanager
+async def lead(world, control_plane, tmp_path):
+    """Replica `a` behind a proxy, which leads, and replica `b`; yields the proxy, both, and a client of `a`."""
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
         with (
             replica(world, tmp_path, proxy.kubeconfig, "a") as first,
@@ -121,27 +123,32 @@ async def test_a_binding_of_the_former_leader_that_arrives_late_is_refused(world
             async with client_of(first) as a:
                 await held_by(world, "a")
                 second.signal(signal.SIGCONT)
-                async with client_of(second) as b:
-                    node = await world.node(1, 80)
-                    for client in (a, b):
-                        await client.shows(node, lambda view: view["state"] == "shared")
-                    late, next_one = await world.pod(80), await world.pod(80)
-                    proxy.held_part = f"/pods/{late['metadata']['name']}/binding"
-                    asking = asyncio.create_task(a.bind(late, node))
-                    async with asyncio.timeout(DEADLINE):
-                        await proxy.held.wait()
-                    first.signal(signal.SIGKILL)
-                    await held_by(world, "b")
-                    assert await bind((b,), next_one, node) == ""
-                    proxy.released.set()
-                    assert await bind((b,), late, node) != ""
-                    await asyncio.gather(asking, return_exceptions=True)
+                yield proxy, first, second, a
 
-                    async def answered():
-                        return proxy.answered
 
-                    assert b" 409 " in await until(answered)
-                    assert await world.charged(node) == {f"{node}-0": 80}
+async def test_a_binding_of_the_former_leader_that_arrives_late_is_refused(world, control_plane, tmp_path):
+    """Its process may be stopped, or its bytes be on their way, for longer than anybody can wait."""
+    async with lead(world, control_plane, tmp_path) as (proxy, first, second, a), client_of(second) as b:
+        node = await world.node(1, 80)
+        for client in (a, b):
+            await client.shows(node, lambda view: view["state"] == "shared")
+        late, next_one = await world.pod(80), await world.pod(80)
+        proxy.held_part = f"/pods/{late['metadata']['name']}/binding"
+        asking = asyncio.create_task(a.bind(late, node))
+        async with asyncio.timeout(DEADLINE):
+            await proxy.held.wait()
+        first.signal(signal.SIGKILL)
+        await held_by(world, "b")
+        assert await bind((b,), next_one, node) == ""
+        proxy.released.set()
+        assert await bind((b,), late, node) != ""
+        await asyncio.gather(asking, return_exceptions=True)
+
+        async def answered():
+            return proxy.answered
+
+        assert b" 409 " in await until(answered)
+        assert await world.charged(node) == {f"{node}-0": 80}
 
 
 async def bind_in_turn(turns, clients, pod, node):
@@ -160,24 +167,16 @@ async def some_done(tasks):
 
 
 async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane, tmp_path):
-    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
-        with (
-            replica(world, tmp_path, proxy.kubeconfig, "a") as first,
-            replica(world, tmp_path, control_plane.kubeconfig, "b") as second,
-        ):
-            second.signal(signal.SIGSTOP)
-            async with client_of(first) as a:
-                await held_by(world, "a")
-                second.signal(signal.SIGCONT)
-                proxy.close()
+    async with lead(world, control_plane, tmp_path) as (proxy, first, second, a):
+        proxy.close()
 
-                async def refuses():
-                    status, answer = await a.ask("POST", "/bind", {})
-                    return status == 503 and b"does not bind pods" in answer
+        async def refuses():
+            status, answer = await a.ask("POST", "/bind", {})
+            return status == 503 and b"does not bind pods" in answer
 
-                await until(refuses)
-                await held_by(world, "b")
-                assert await said_at(first, "a leads no longer") <= await said_at(second, "b leads")
+        await until(refuses)
+        await held_by(world, "b")
+        assert await said_at(first, "a leads no longer") <= await said_at(second, "b leads")
 
 
 async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):
