@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 
 import pytest
 from extender_process import GIB, Client, Process, World, client_of, world_of
-from ports import free_port
+from real_scheduler import build_configuration, run_scheduler
 from support.waiting import until
 
 from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory, encode_inventory
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
-from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -60,7 +57,6 @@ def extender(control_plane, tmp_path_factory):
 @pytest.fixture(scope="module")
 def scheduler(control_plane, extender, tmp_path_factory):
     """A kube-scheduler with the extender, for the pods that name it; its log."""
-    folder = tmp_path_factory.mktemp("scheduler")
     entry = {
         "urlPrefix": extender.url,
         **{f"{verb}Verb": verb for verb in ("filter", "prioritize", "bind")},
@@ -68,25 +64,9 @@ def scheduler(control_plane, extender, tmp_path_factory):
         "nodeCacheCapable": True,
         "managedResources": [{"name": name, "ignoredByScheduler": False} for name in (CARDS, GPU)],
     }
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(control_plane.paths.build_kubeconfig_path("kube-scheduler"))},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [{"schedulerName": NAME}],
-        "extenders": [entry],
-    }
-    file, log = folder / "config.json", folder / "kube-scheduler.log"
-    file.write_text(json.dumps(config))
-    program = str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), report=print).kube_scheduler)
-    with log.open("wb") as out:
-        arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
-        process = subprocess.Popen([program, *arguments], stdout=out, stderr=out)
-    try:
+    config = build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
+    with run_scheduler(config, tmp_path_factory.mktemp("scheduler")) as log:
         yield log
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Machines:
