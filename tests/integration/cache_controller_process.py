@@ -23,7 +23,7 @@ from private_sigstore import PrivateSigstore, Signer
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
-from support.waiting import until
+from support.waiting import DEADLINE, until
 from webhook_registration import CONFIGURATIONS, build_configuration
 
 from accelkit.errors import ApiError
@@ -151,7 +151,7 @@ class Caches:
     async def read(self, path: str) -> Cache:
         return msgspec.json.decode(await self.api.get(path), type=Cache)
 
-    async def becomes(self, path: str, accept: Callable[[Cache], Any], *, seconds: float = 45.0) -> Cache:
+    async def becomes(self, path: str, accept: Callable[[Cache], Any], *, seconds: float = DEADLINE) -> Cache:
         """Wait until a cache is as expected; return it."""
         found: Cache = await until(lambda: self.read(path), accept=accept, seconds=seconds)
         return found
@@ -187,7 +187,7 @@ class Caches:
         found = msgspec.json.decode(await self.api.get(build_collection_path("v1", "events", namespace)))["items"]
         return {each["reason"] for each in found if each["involvedObject"]["name"] == name}
 
-    async def gone(self, path: str, *, seconds: float = 45.0) -> None:
+    async def gone(self, path: str, *, seconds: float = DEADLINE) -> None:
         """Wait until an object is not there."""
         await until(lambda: get_if_present(self.api, path), accept=lambda found: found is None, seconds=seconds)
 
