@@ -432,7 +432,7 @@ async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory
     installed.playbook("site.yml", "--tags", "device_plugin,extender", "-e", json.dumps(given))
     try:
         # Some moments pass until the API server goes by a policy that was changed.
-        said = "containers name no cards"
+        said = "a container must not request cards"
         await until(lambda: refusal_of(tenant, PODS, plain), accept=lambda refusal: said in refusal, every=0.2)
         for namespace in ("kube-system", "accelkit"):
             assert await refusal_of(cluster.api, PODS.replace("default", namespace), plain) == ""

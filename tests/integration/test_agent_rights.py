@@ -85,7 +85,7 @@ async def test_events_of_the_newer_group_are_judged_by_the_same_rule(cluster):
         binding = {"metadata": {"name": "more"}, "roleRef": reference, "subjects": [subject]}
         await cluster.api.post(f"{rbac}/rolebindings", binding)
         try:
-            said = "reports of its own node and of pods only"
+            said = "write Events only about its node and pods"
             await until(lambda: find_refusal(agent.post(path, event)), accept=lambda found: said in found, every=0.2)
         finally:
             await cluster.api.delete(f"{rbac}/rolebindings/more")

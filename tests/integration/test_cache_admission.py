@@ -12,7 +12,7 @@ from accelkit.errors import ApiError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
 from accelkit.gkm.names import CLUSTER_CACHES, build_labels
 from accelkit.gkm.objects import PvcStatus
-from accelkit.kube.paths import build_collection_path, build_pod_path
+from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -215,7 +215,7 @@ async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace,
     pod["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
     await until(
         lambda: cluster.refusal(namespace, pod),
-        accept=lambda found: ("is mounted by a claim of a cache alone" in found) is refused,
+        accept=lambda found: ("only a claim of a cache may mount" in found) is refused,
     )
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": path}}
     body = {"metadata": {"name": f"volume-{namespace}"}, "spec": volume}

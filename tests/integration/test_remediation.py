@@ -209,7 +209,7 @@ async def test_a_node_without_cards_is_not_tainted(control_plane, bounded):
 
         async def in_force():
             asked = service.patch(path, taint, kind="json", query={"dryRun": "All"})
-            return "to no node without cards" in await find_refusal(asked)
+            return "only to nodes with cards" in await find_refusal(asked)
 
         async def removed():
             # Kubernetes taints a node that is not ready, whenever it comes to it.

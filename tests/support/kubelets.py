@@ -46,7 +46,7 @@ class PluginPods:
     def list_unassigned(self) -> frozenset[str]:
         return frozenset(self.unassigned)
 
-    def learn_cards(self, cards: object) -> None:
+    def set_cards(self, cards: object) -> None:
         self.learned = cards
 
     async def refresh(self) -> bool:

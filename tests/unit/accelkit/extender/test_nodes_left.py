@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.pods import REFUSED, build_pod
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
@@ -23,7 +23,7 @@ REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerm
 
 def pod(memory=10, *, spec=None, status=None):
     whole = build_pod("p", memory=str(memory), status=status, **(spec or {}))
-    return msgspec.json.decode(msgspec.json.encode(whole), type=AskedPod)
+    return msgspec.json.decode(msgspec.json.encode(whole), type=PendingPod)
 
 
 class World:

@@ -4,7 +4,7 @@ import pytest
 from fake_api.server import FakeApi
 from support.nodes import build_node
 from support.pods import build_pod, make_ref
-from support.requests import ask_for, build_inventory
+from support.requests import build_inventory, build_request
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.nodes import read_node
 from support.pods import build_container, make_ref, read_pod
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import ShareStage

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.nodes import read_node
 from support.pods import build_container, read_pod
-from support.requests import ask_for
+from support.requests import build_request
 
 from accelkit.ledger import bound_pods
 from accelkit.ledger.feed import LedgerFeed

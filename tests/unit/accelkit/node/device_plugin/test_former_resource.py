@@ -61,7 +61,7 @@ async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kube
     try:
         assert await kubelet.list_devices(plugin.endpoint) == {unit("a", 0): "Healthy", unit("b", 3): "Healthy"}
         hold(kubelet, unit("b", 3))
-        await plugin.show(CARDS, 2)
+        await plugin.advertise(CARDS, 2)
         assert await kubelet.list_devices(plugin.endpoint) == {unit("b", 3): "Healthy"}
     finally:
         await plugin.stop()

@@ -89,7 +89,7 @@ async def test_devices_are_worth_the_advertised_unit(kubelet):
 async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
     kubelet.hold("old", ids(0, 2))
-    await kubelet.plugin.show([CARD], 1)
+    await kubelet.plugin.advertise([CARD], 1)
     with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
         await kubelet.allocate(ids(2, 9))
     assert await kubelet.allocate(ids(2, 8)) == "8"
@@ -172,7 +172,7 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     both = {"c": Share("a", 4), "d": Share("a", 6)}
     kubelet.pods.listed = [assigned("other", {"c": Share("a", 1)}, {"c": 1}), assigned("p", both, {"c": 4, "d": 6})]
-    await kubelet.plugin.show([card], 1)
+    await kubelet.plugin.advertise([card], 1)
     environment = (await kubelet.ask(ids(0, 4))).envs
     assert (environment["POD"], environment["CONTAINER"]) == ("10", "4")
     unknown = (await kubelet.ask(ids(4, 3))).envs
@@ -182,7 +182,7 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
 async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=True, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
-    await kubelet.plugin.show([card], 1)
+    await kubelet.plugin.advertise([card], 1)
     assert not {*(await kubelet.ask(["a"])).envs} & {*DIALECT}
 
 
@@ -264,7 +264,7 @@ async def test_a_kubelet_that_does_not_read_delays_an_update_only_briefly(kubele
 async def test_offers_allocations_and_refusals_are_logged_with_the_pods_uid(kubelet, caplog):
     caplog.set_level("INFO")
     kubelet.pods.listed = [pod("p", 8, 2)]
-    await kubelet.plugin.show([CARD], 4)
+    await kubelet.plugin.advertise([CARD], 4)
     for size in (2, 3):
         await kubelet.plugin.GetPreferredAllocation(build_preference(ids(0, 4), size), None)
     await kubelet.allocate(ids(0, 2))
@@ -285,7 +285,7 @@ async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_al
     other = FoundCard(Card("b", "v", "m", 500), 1, 1, load_profiles()["simulated"])
     kubelet.pods.listed = [assigned("p", {f"c{n}": Share("a", 1) for n in range(16)}, {f"c{n}": 1 for n in range(16)})]
     kubelet.hold("other", units("b", 0, 500))
-    await kubelet.plugin.show([CARD, other], 1)
+    await kubelet.plugin.advertise([CARD, other], 1)
     costs = []
     for number in range(16):
         found.clear()

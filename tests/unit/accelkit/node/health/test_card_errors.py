@@ -105,7 +105,7 @@ async def test_a_word_that_names_no_card_or_would_be_believed_for_ever_is_not_be
     node, caplog, word, status, said
 ):
     await node.look({"a": [64]})
-    node.annotations[MENDED] = word
+    node.annotations[REPAIRED] = word
     if status:
         node.api.fail(ApiError("forbidden", status=status), "PATCH", times=None)
     await node.look()

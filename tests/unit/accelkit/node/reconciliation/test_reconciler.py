@@ -125,7 +125,7 @@ async def test_a_pod_that_was_not_written_is_doubtful(world, status, seconds):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("not it", status=status), "PATCH")
     assert await world.reconcile()
-    assert world.reconciler.doubtful
+    assert world.reconciler.pods_outdated
     world.now += seconds
     assert await world.reconcile()
     assert not world.reconciler.pods_outdated
