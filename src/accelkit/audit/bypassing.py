@@ -14,16 +14,13 @@ from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import PODS, build_leases_path, build_object_path
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.assignment import decode_assignment
-from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
+from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.pod import MIRROR_ANNOTATION
 
 # The API server leaves out ended pods, so that a cluster with many finished Jobs does not send them.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-
-
-class _Lease(msgspec.Struct):
-    metadata: ObjectMeta
 
 
 class _Condition(msgspec.Struct, rename="camel"):
@@ -78,7 +75,7 @@ async def find_run_start(api: ApiClient) -> datetime | None:
         ApiError: the API server refused or did not answer.
     """
     found = await get_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))
-    began = msgspec.json.decode(found, type=_Lease).metadata.creation_timestamp if found is not None else None
+    began = msgspec.json.decode(found, type=PartialObject).metadata.creation_timestamp if found is not None else None
     return None if began is None else datetime.fromisoformat(began)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from accelkit.cachecontroller.cluster_view import ClaimPod
 from accelkit.model.object_meta import ObjectIdentity
-
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
+from accelkit.model.pod import ENDED_PHASES
 
 
 class _ClaimVolume(msgspec.Struct, rename="camel"):
@@ -96,7 +93,7 @@ def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
     volumes = spec.volumes or ()
     images = frozenset(each.image.reference for each in volumes if each.image)
     claims = frozenset(claim for each in volumes if (claim := _name_claim(pod, each)))
-    if pod.status.phase in _ENDED or not (claims or images):
+    if pod.status.phase in ENDED_PHASES or not (claims or images):
         return None
     written = _find_written(spec)
     writable = frozenset(

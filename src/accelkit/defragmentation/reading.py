@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.defragmentation.suitability import PlannedNode, PlannedPod
+from accelkit.defragmentation.suitability import PlannedPod
 from accelkit.errors import ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import DisruptionBudgets, read_disruption_budgets
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
-from accelkit.kube.scheduling.conditions import find_requested_resources, list_unread_conditions
+from accelkit.kube.scheduling.conditions import find_asked_resources, list_unread_conditions
+from accelkit.kube.views.scheduling import SchedulingNode
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.keys import ADVERTISED_ANNOTATION, ASSIGNMENT_ANNOTATION
@@ -42,7 +43,7 @@ class ReadCluster:
 
     ledger: Ledger
     feed: LedgerFeed
-    nodes: dict[str, PlannedNode]
+    nodes: dict[str, SchedulingNode]
     pods: dict[str, PlannedPod]
     unread: dict[str, str]
     budgets: DisruptionBudgets
@@ -61,7 +62,7 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
         ApiError: the API server refused or did not answer.
         ServiceError: no node shares cards.
     """
-    nodes, _ = await list_all(api, NODES, PlannedNode)
+    nodes, _ = await list_all(api, NODES, SchedulingNode)
     readable = load_dialects(named) if named else load_usable_dialects()
     reading = _PodReading(readable)
     pods, _ = await list_all(api, PODS, PlannedPod, trim=reading.trim)

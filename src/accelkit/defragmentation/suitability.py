@@ -7,27 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.kube.scheduling.conditions import ConditionedSpec
-from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration, has_labels, tolerates_all
-from accelkit.kube.scheduling.pod_groups import SchedulingGroup, names_group
+from accelkit.kube.scheduling.node_rules import bears_all, has_labels
+from accelkit.kube.scheduling.pod_groups import names_group
+from accelkit.kube.views.metadata import OwnedMeta
+from accelkit.kube.views.scheduling import ConditionedSpec, SchedulingGroup, SchedulingNode, Toleration
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
-from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import Node, Pod
-
-
-class PlannedNode(Node):
-    """A node with its labels and taints."""
-
-    spec: TaintedSpec = msgspec.field(default_factory=TaintedSpec)
-
-
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool = False
-
-
-class _PlannedMeta(ObjectMeta):
-    owner_references: list[_Owner] | None = msgspec.field(name="ownerReferences", default=None)
+from accelkit.model.pod import Pod
 
 
 class _PlannedSpec(ConditionedSpec, rename="camel"):
@@ -39,21 +24,20 @@ class _PlannedSpec(ConditionedSpec, rename="camel"):
 class PlannedPod(Pod):
     """A pod with its constraints on nodes and its owners."""
 
-    metadata: _PlannedMeta
+    metadata: OwnedMeta
     spec: _PlannedSpec = msgspec.field(default_factory=_PlannedSpec)
 
     @property
     def replaced(self) -> bool:
         """Whether a controller would replace the pod. The owner of a static pod is its node."""
-        owners = self.metadata.owner_references or ()
-        return any(owner.controller and owner.kind != "Node" for owner in owners)
+        return bool(self.metadata.list_controllers() - {"Node"})
 
     @property
     def grouped(self) -> bool:
         """Whether the pod declares that it belongs to a group."""
         return names_group(self.metadata.labels or {}, self.spec.scheduling_group)
 
-    def suits(self, node: PlannedNode, room: HostAmounts) -> bool:
+    def suits(self, node: SchedulingNode, room: HostAmounts) -> bool:
         """Return whether a node may take the pod.
 
         Args:

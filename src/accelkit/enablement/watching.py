@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from accelkit.enablement.facts.objects import OwnPod
@@ -20,9 +19,10 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path, build_pod_path
-from accelkit.kube.side_by_side import request_all
+from accelkit.kube.side_by_side import ask_all
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import ConfigMap
 
 _MONITORING: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=monitoring"}
 _AGENTS: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
@@ -43,15 +43,6 @@ REQUEST_SECONDS: Final = 30.0
 
 class _Forbidden(Unread):
     """A request that the API server denied to the user."""
-
-
-class _Named(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: ObjectMeta
-    data: dict[str, str] | None = None
 
 
 async def read_monitoring(
@@ -86,14 +77,14 @@ async def _find_scraper(api: ApiClient, namespace: str) -> str:
     refused: ApiError | None = None
     try:
         path = build_collection_path("monitoring.coreos.com/v1", "podmonitors", namespace)
-        monitors: Sequence[_Named] = (await list_all(api, path, _Named, query=_MONITORING))[0]
+        monitors: Sequence[PartialObject] = (await list_all(api, path, PartialObject, query=_MONITORING))[0]
     except ApiError as exc:
         # Without the right to list a kind, the API server does not report whether it is defined.
         refused, monitors = (None if exc.not_found else exc), ()
     if monitors:
         return f"PodMonitor {namespace}/{monitors[0].metadata.name}"
     path = build_collection_path("v1", "configmaps", namespace)
-    maps, _ = await list_all(api, path, _ConfigMap, query=_MONITORING, trim=_trim)
+    maps, _ = await list_all(api, path, ConfigMap, query=_MONITORING, trim=_trim)
     if found := [each for each in maps if _SCRAPE in (each.data or {})]:
         return f"ConfigMap {namespace}/{found[0].metadata.name}"
     if refused is not None:
@@ -101,7 +92,7 @@ async def _find_scraper(api: ApiClient, namespace: str) -> str:
     return ""
 
 
-def _trim(found: _ConfigMap) -> None:
+def _trim(found: ConfigMap) -> None:
     found.data = dict.fromkeys(found.data or {}, "")
 
 

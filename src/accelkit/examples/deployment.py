@@ -16,6 +16,7 @@ from accelkit.examples.objects import GKM_API, Object
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path
+from accelkit.kube.views.api import ApiResources
 from accelkit.model.object_meta import ObjectMeta
 
 FIELD_MANAGER: Final = "accelkit-examples"
@@ -61,14 +62,6 @@ class ObjectChange:
     def changed(self) -> bool:
         """Return whether the object differs from before."""
         return self.outcome not in {ObjectOutcome.UNCHANGED, ObjectOutcome.ABSENT}
-
-
-class _Resource(msgspec.Struct):
-    kind: str
-
-
-class _Resources(msgspec.Struct):
-    resources: list[_Resource]
 
 
 class _Metadata(ObjectMeta):
@@ -152,7 +145,7 @@ async def undeploy(
 
 async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
     answer = await get_if_present(api, build_group_path(GKM_API))
-    known = msgspec.json.decode(answer, type=_Resources).resources if answer else ()
+    known = msgspec.json.decode(answer, type=ApiResources).resources if answer else ()
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
             f"the cluster does not serve {' and '.join(missing)} of {GKM_API}, so nothing was created",

@@ -13,7 +13,6 @@ from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.fencing import Fence
 from accelkit.extender.foreign_inspect import make_foreign_inspects
-from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.leadership import TAKEOVER_SECONDS, Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
@@ -40,6 +39,7 @@ from accelkit.kube.events import Events
 from accelkit.kube.heartbeat import Heartbeat
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import ShareStage
 from accelkit.ledger.ledger import Ledger
@@ -58,8 +58,8 @@ log = logging.getLogger(__name__)
 LISTS = build_config_maps_path("kube-system")
 _PROBE_CONNECTIONS = 64
 
-_Nodes = Reflector[Node] | Reflector[GroupNode]
-_Pods = Reflector[Pod] | Reflector[GroupPod]
+_Nodes = Reflector[Node] | Reflector[SchedulingNode]
+_Pods = Reflector[Pod] | Reflector[SchedulingPod]
 
 
 @dataclass(frozen=True)

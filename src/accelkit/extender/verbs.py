@@ -15,7 +15,8 @@ import msgspec
 
 from accelkit.errors import BadArgsError
 from accelkit.extender.node_scores import NodeScores
-from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
+from accelkit.extender.wire import Args, FilterResult, HostPriority, RawNodes
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.ledger.claims import is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
@@ -40,7 +41,7 @@ MOST_NODES: Final = 16
 _MAX_REASON: Final = 500
 
 UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
-_node_name = msgspec.json.Decoder(NamedObject)
+_node_name = msgspec.json.Decoder(PartialObject)
 
 
 class Verbs:

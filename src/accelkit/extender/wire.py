@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pending_pod import PendingPod
+from accelkit.model.asked_pod import AskedPod
 
 
 class RawNodes(msgspec.Struct):
     """A node list whose items stay undecoded: the nodes that fit are sent back unchanged."""
 
     items: list[msgspec.Raw] | None = None
-
-
-class NamedObject(msgspec.Struct):
-    """Any object, of which only the name is read."""
-
-    metadata: ObjectMeta
 
 
 class Args(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 from accelkit.errors import raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path
+from accelkit.kube.views.api import AccessReview
 
 _REVIEWS: Final = build_collection_path("authorization.k8s.io/v1", "selfsubjectaccessreviews")
 # Rights to these resources are reviewed without a namespace.
@@ -51,14 +52,6 @@ class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=
         return f"{self.verb} {whole} in {self.namespace}" if self.namespace else f"{self.verb} {whole}"
 
 
-class _ReviewStatus(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _ReviewStatus
-
-
 async def find_denied(
     api: ApiClient, rules: Sequence[AccessRule], namespaces: Sequence[str]
 ) -> list[ResourceAttributes]:
@@ -92,4 +85,4 @@ async def _review(api: ApiClient, right: ResourceAttributes) -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": right},
     }
-    return msgspec.json.decode(await api.post(_REVIEWS, body), type=_Review).status.allowed
+    return msgspec.json.decode(await api.post(_REVIEWS, body), type=AccessReview).status.allowed

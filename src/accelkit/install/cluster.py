@@ -9,6 +9,7 @@ import msgspec
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
+from accelkit.kube.views.api import ServerVersion
 from accelkit.model.pod import Node, find_address
 
 # Kubernetes before 1.20 sets the second label.
@@ -43,17 +44,13 @@ class Cluster(msgspec.Struct, frozen=True):
     nodes: tuple[ClusterNode, ...]
 
 
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str
-
-
 async def read_cluster(api: ApiClient) -> Cluster:
     """Read the version of the API server, and its nodes.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    version = msgspec.json.decode(await api.get("/version"), type=_Version)
+    version = msgspec.json.decode(await api.get("/version"), type=ServerVersion)
     nodes, _ = await list_all(api, NODES, Node)
     return Cluster(
         server=api.server,

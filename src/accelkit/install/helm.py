@@ -21,6 +21,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path, build_secrets_path
+from accelkit.kube.views.api import ApiResources
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.yaml import load_yaml_documents
 
@@ -42,10 +44,6 @@ class _Secrets(msgspec.Struct):
     items: list[_Secret] | None = None
 
 
-class _Live(msgspec.Struct):
-    metadata: ObjectMeta
-
-
 class _ChartMetadata(msgspec.Struct, frozen=True):
     name: str = ""
 
@@ -59,16 +57,6 @@ class _Stored(msgspec.Struct):
     chart: _Chart = _Chart()
     config: dict[str, Any] | None = None
     manifest: str = ""
-
-
-class _Resource(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool
-
-
-class _Resources(msgspec.Struct):
-    resources: list[_Resource]
 
 
 @dataclass(frozen=True)
@@ -140,7 +128,7 @@ async def _is_of(api: ApiClient, path: str, release: Release) -> bool:
     answer = await get_if_present(api, path)
     if answer is None:
         return False
-    written = msgspec.json.decode(answer, type=_Live).metadata.annotations or {}
+    written = msgspec.json.decode(answer, type=PartialObject).metadata.annotations or {}
     return (written.get(_RELEASE_NAME), written.get(_RELEASE_NAMESPACE)) == (release.name, release.namespace)
 
 
@@ -150,7 +138,7 @@ async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) ->
     if answer is None:
         # The API server does not serve the group any more, so none of its objects exists.
         return None
-    for resource in msgspec.json.decode(answer, type=_Resources).resources:
+    for resource in msgspec.json.decode(answer, type=ApiResources).resources:
         if resource.kind == kind and "/" not in resource.name:
             scope = str(metadata.get("namespace") or namespace) if resource.namespaced else None
             return build_object_path(build_collection_path(version, resource.name, scope), str(metadata["name"]))

@@ -21,6 +21,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
@@ -105,10 +106,6 @@ class ObjectKey(msgspec.Struct, frozen=True, order=True):
 
 class _Definition(msgspec.Struct):
     kind: str
-    metadata: ObjectMeta
-
-
-class _Item(msgspec.Struct):
     metadata: ObjectMeta
 
 
@@ -210,7 +207,7 @@ async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey,
     for version in kind.versions:
         try:
             path = build_collection_path(version, kind.plural)
-            items, _ = await list_all(api, path, _Item, query={"labelSelector": selector})
+            items, _ = await list_all(api, path, PartialObject, query={"labelSelector": selector})
         except ApiError as exc:
             if not exc.not_found:
                 raise

@@ -14,8 +14,8 @@ from accelkit.kube.lease import LeaseName, read_holder
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.views.pod import ExplainedPod
 from accelkit.model.keys import NAME_LABEL
-from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import list_some
 
 PLURALS: Final = {"DaemonSet": "daemonsets", "Deployment": "deployments"}
@@ -46,30 +46,6 @@ class _Workload(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _PodStatus(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: ObjectIdentity
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the pod has the condition Ready."""
-        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -148,9 +124,9 @@ async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) ->
     return holder if holder.partition("_")[0] in names else ""
 
 
-async def _list_pods(api: ApiClient, namespace: str, name: str) -> list[_Pod]:
+async def _list_pods(api: ApiClient, namespace: str, name: str) -> list[ExplainedPod]:
     query = {"labelSelector": f"{NAME_LABEL}={name}"}
-    return (await list_all(api, build_collection_path("v1", "pods", namespace), _Pod, query=query))[0]
+    return (await list_all(api, build_collection_path("v1", "pods", namespace), ExplainedPod, query=query))[0]
 
 
 async def _describe(api: ApiClient, found: Rollout, of: str, namespace: str, name: str) -> str:

@@ -16,7 +16,7 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_collection_path
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.kube.views.metadata import Condition, OwnedMeta, is_true
 from accelkit.model.pod import PodSpec
 
 # By kind: the paths of its collection. The first path that the API server serves is used.
@@ -46,15 +46,6 @@ class Workload:
     requests: tuple[tuple[str, str], ...]
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool = False
-
-
-class _Meta(ObjectMeta, rename="camel"):
-    owner_references: list[_Owner] | None = None
-
-
 class _Template(msgspec.Struct):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
@@ -72,18 +63,13 @@ class _Spec(PodSpec, rename="camel"):
     job_template: _JobTemplate | None = None
 
 
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-
-
 class _Status(msgspec.Struct):
     phase: str = ""
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class _Object(msgspec.Struct):
-    metadata: _Meta
+    metadata: OwnedMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -118,9 +104,8 @@ async def _list(api: ApiClient, paths: Sequence[str]) -> list[_Object]:
 def _creates_pods(kind: str, each: _Object) -> bool:
     if kind == "Pod" and (each.spec.node_name or each.status.phase != "Pending"):
         return False
-    ended = any(c.type in ("Complete", "Failed") and c.status == "True" for c in each.status.conditions or ())
-    owners = [owner.kind for owner in each.metadata.owner_references or () if owner.controller]
-    return not (kind == "Job" and ended) and not any(owner in _KINDS for owner in owners)
+    ended = any(is_true(each.status.conditions, result) for result in ("Complete", "Failed"))
+    return not (kind == "Job" and ended) and _KINDS.keys().isdisjoint(each.metadata.list_controllers())
 
 
 def _find_pod_spec(each: _Object) -> PodSpec:

@@ -13,10 +13,10 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import POLL_SECONDS
+from accelkit.model.pod import ENDED_PHASES
 
 # Limit for the log of a pod: a faulty kubelet must not fill the memory of the reader.
 LOG_BYTES: Final = 4 * 2**20
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 # The kubelet keeps retrying in these states, usually without success.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 
@@ -103,7 +103,7 @@ async def read_progress(api: ApiClient, path: str) -> PodProgress:
         waiting.get("reason"),
     )
     return PodProgress(
-        ended=status.phase in _ENDED,
+        ended=status.phase in ENDED_PHASES,
         has_no_image=waiting.get("reason") in _HOPELESS,
         message=next((message for message in messages if message), status.phase),
     )

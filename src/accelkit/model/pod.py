@@ -15,6 +15,8 @@ from accelkit.model.object_meta import ObjectMeta
 
 # On the mirror pod of a static pod.
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+# Phases in which the containers have ended permanently.
+ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 # The condition in which kube-scheduler reports its result.
 SCHEDULED: Final = "PodScheduled"
 # The preemptionPolicy of pods for which no pod is evicted.
@@ -111,7 +113,7 @@ class Pod(msgspec.Struct, omit_defaults=True):
     @property
     def terminal(self) -> bool:
         """Whether its containers have ended and will not restart, so that it no longer holds cards."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return self.status.phase in ENDED_PHASES
 
     def list_running(self) -> dict[str, str]:
         """Return the names of the containers that run, each with its ID in the runtime."""

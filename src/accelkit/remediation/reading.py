@@ -23,6 +23,7 @@ from accelkit.kube.paths import (
     build_node_path,
     build_object_path,
 )
+from accelkit.kube.views.metadata import Condition
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import Inventory
@@ -37,13 +38,8 @@ from accelkit.vendors.dialect import Dialect
 _JOB_ENDS: Final = {"Complete": JobState.SUCCEEDED, "Failed": JobState.FAILED}
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str = ""
-
-
 class _JobStatus(msgspec.Struct):
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class _Job(msgspec.Struct):

@@ -20,6 +20,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.lease import Elector, build_run_elector, delete_run_lease
+from accelkit.kube.views.api import ServerVersion
 from accelkit.scheduler.actions import perform
 from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.host.host import Host
@@ -33,11 +34,7 @@ CHECK_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 600.0
 
 
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str
-
-
-_version = msgspec.json.Decoder(_Version)
+_version = msgspec.json.Decoder(ServerVersion)
 
 
 class Keeper:

@@ -10,44 +10,14 @@ import msgspec
 
 from accelkit.enablement.drivers.systems import System, read_system
 from accelkit.errors import InventoryError
+from accelkit.kube.views.node import SystemNode
 from accelkit.model.card import Card
 from accelkit.model.inventory import decode_inventory
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
-from accelkit.model.object_meta import ObjectMeta
 from accelkit.vendors.profiles import Profile
 
 # A kubelet reports the release, and it becomes part of arguments of image builders, next to the registry's password.
 _KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
-
-
-class _NodeInfo(msgspec.Struct, rename="camel"):
-    kernel_version: str = ""
-    os_image: str = ""
-    architecture: str = ""
-    kubelet_version: str = ""
-    boot_id: str = msgspec.field(name="bootID", default="")
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
-    conditions: list[_Condition] | None = None
-
-
-class _Spec(msgspec.Struct):
-    unschedulable: bool = False
-
-
-class WrittenNode(msgspec.Struct):
-    """A Node from the API server, with the fields that are read."""
-
-    metadata: ObjectMeta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class DriverNode(msgspec.Struct, frozen=True):
@@ -104,7 +74,7 @@ class DriverNode(msgspec.Struct, frozen=True):
         return tuple(sorted({card.driver_version for card in self.cards or () if card.vendor == vendor}))
 
 
-def convert_node(node: WrittenNode, profiles: Mapping[str, Profile]) -> DriverNode:
+def convert_node(node: SystemNode, profiles: Mapping[str, Profile]) -> DriverNode:
     """Return a node with the data for drivers. An unreadable inventory is ignored, and labels give the vendors."""
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     info = node.status.node_info

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import DriverNode, WrittenNode, convert_node
+from accelkit.enablement.drivers.nodes import DriverNode, convert_node
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE, list_all
 from accelkit.kube.paths import NODES, build_node_path
+from accelkit.kube.views.node import SystemNode
 from accelkit.vendors.profiles import load_usable_profiles
 
 
@@ -18,7 +19,7 @@ async def list_driver_nodes(api: ApiClient) -> list[DriverNode]:
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    found, _ = await list_all(api, NODES, WrittenNode)
+    found, _ = await list_all(api, NODES, SystemNode)
     profiles = load_usable_profiles().profiles
     return sorted((convert_node(each, profiles) for each in found), key=lambda node: node.name)
 
@@ -30,7 +31,7 @@ async def read_driver_node(api: ApiClient, name: str) -> DriverNode:
         ApiError: the API server refused or did not answer, or the node cannot be read.
     """
     try:
-        node = msgspec.json.decode(await api.get(build_node_path(name)), type=WrittenNode)
+        node = msgspec.json.decode(await api.get(build_node_path(name)), type=SystemNode)
     except UNREADABLE as exc:
         raise ApiError(f"cannot decode node {name}: {exc}") from exc
     return convert_node(node, load_usable_profiles().profiles)

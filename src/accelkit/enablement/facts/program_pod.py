@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from accelkit.enablement.facts.objects import ContainerStatus, OwnPod
+from accelkit.enablement.facts.objects import OwnPod
+from accelkit.kube.views.pod import ContainerStatus
 
 
 class PodState(Enum):

@@ -24,8 +24,8 @@ from accelkit.enablement.ownership.owners import (
     find_vendor_of,
     load_owners,
 )
-from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
-from accelkit.extender.groups.objects import GroupNode
+from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.views.scheduling import SchedulingNode
 from accelkit.model.pod import Node
 from accelkit.texts import shorten
 from accelkit.vendors.advertised import read_advertised
@@ -274,7 +274,7 @@ def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, l
     """Return the DaemonSets that are evidence by themselves, by the nodes on which their pods may run."""
     facts = NodeFacts()
     # Taints are ignored, because a cordoned node still belongs to its owner.
-    facts.replace(GroupNode(metadata=node.metadata) for node in cluster.nodes)
+    facts.replace(SchedulingNode(metadata=node.metadata) for node in cluster.nodes)
     placed: dict[str, list[_Placed]] = {}
     for each in cluster.daemon_sets or ():
         if each.metadata.namespace not in cluster.trusted_namespaces:

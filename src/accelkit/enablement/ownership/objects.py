@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from accelkit.extender.groups.objects import GroupPodSpec
+from accelkit.kube.views.metadata import PartialObject
+from accelkit.kube.views.scheduling import SchedulingPodSpec
 from accelkit.model.object_meta import ObjectMeta
 
 SYSTEM_NAMESPACE: Final = "kube-system"
@@ -18,7 +19,7 @@ _PRIVILEGED: Final = "privileged"
 
 class _Template(msgspec.Struct):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: GroupPodSpec = msgspec.field(default_factory=GroupPodSpec)
+    spec: SchedulingPodSpec = msgspec.field(default_factory=SchedulingPodSpec)
 
 
 class _DaemonSetSpec(msgspec.Struct):
@@ -35,7 +36,7 @@ class DaemonSet(msgspec.Struct):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
-    def pod_spec(self) -> GroupPodSpec:
+    def pod_spec(self) -> SchedulingPodSpec:
         """The spec of its pods."""
         return self.spec.template.spec
 
@@ -43,12 +44,6 @@ class DaemonSet(msgspec.Struct):
         """Return whether the DaemonSet or its pods have all of these labels."""
         tables = (self.metadata.labels or {}, self.spec.template.metadata.labels or {})
         return any(labels.items() <= table.items() for table in tables)
-
-
-class Namespace(msgspec.Struct):
-    """A namespace."""
-
-    metadata: ObjectMeta
 
 
 class _Device(msgspec.Struct, rename="camel"):
@@ -75,7 +70,7 @@ class ResourceSlice(msgspec.Struct):
                 yield name
 
 
-def list_trusted_namespaces(namespaces: Iterable[Namespace]) -> frozenset[str]:
+def list_trusted_namespaces(namespaces: Iterable[PartialObject]) -> frozenset[str]:
     """Return the namespaces whose DaemonSets are evidence by themselves, because only administrators create them."""
     labelled = {
         each.metadata.name for each in namespaces if (each.metadata.labels or {}).get(PRIVILEGED_LABEL) == _PRIVILEGED

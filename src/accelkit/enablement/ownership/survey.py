@@ -8,14 +8,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
-from accelkit.enablement.ownership.fate import OwnerDecision, judge_nodes
-from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
+from accelkit.enablement.ownership.fate import Judgement, judge_nodes
+from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed, list_all
 from accelkit.kube.paths import NODES, build_collection_path
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.pod import Node
 from accelkit.vendors.advertised import read_advertised
 
@@ -69,7 +70,7 @@ async def survey_owners(
             f"there is no node {', '.join(unknown)}",
             next_step=f"choose among {', '.join(sorted(by_name)) or 'no nodes'}",
         )
-    namespaces = await _list_if_allowed(api, _NAMESPACES, Namespace)
+    namespaces = await _list_if_allowed(api, _NAMESPACES, PartialObject)
     daemon_sets = await _list_if_allowed(api, _DAEMON_SETS, DaemonSet)
     slices = await _list_if_allowed(api, _SLICES, ResourceSlice)
     cluster = Cluster(listed, slices or (), daemon_sets, list_trusted_namespaces(namespaces or ()))

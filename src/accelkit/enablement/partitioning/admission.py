@@ -17,10 +17,10 @@ from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.tolerations import Intolerant, find_intolerant, list_missing
 from accelkit.errors import ApiError
-from accelkit.extender.groups.objects import GroupPod
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS, build_collection_path
+from accelkit.kube.views.scheduling import SchedulingPod
 
 _DAEMON_SETS: Final = build_collection_path("apps/v1", "daemonsets")
 _NAME: Final = "accelkit-toleration-probe"
@@ -78,15 +78,15 @@ async def check_tolerations(
             repelled[resource] = missing
     nodes, _ = await list_all(api, NODES, TaintedNode)
     daemon_sets, _ = await list_all(api, _DAEMON_SETS, DaemonSet)
-    pods, _ = await list_all(api, PODS, GroupPod)
-    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=card_resources)
+    pods, _ = await list_all(api, PODS, SchedulingPod)
+    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=asking)
     return Tolerance(repelled, unknown, tuple(found))
 
 
 async def _probe(api: ApiClient, resource: str, keys: Sequence[str], namespace: str) -> tuple[str, ...]:
     path = build_collection_path("v1", "pods", namespace)
     answer = await api.post(path, _build_pod(resource), query={"dryRun": "All"})
-    return list_missing(msgspec.json.decode(answer, type=GroupPod).spec, keys)
+    return list_missing(msgspec.json.decode(answer, type=SchedulingPod).spec, keys)
 
 
 def _build_pod(resource: str) -> Mapping[str, Any]:

@@ -13,9 +13,8 @@ import msgspec
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.errors import ConfigurationError
-from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
-from accelkit.extender.groups.objects import GroupNode, GroupPodSpec
-from accelkit.kube.scheduling.node_rules import Taint, TaintedSpec
+from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, TaintedSpec
 
 # Kubernetes sets and removes these taints, for example for a node that is not ready or cordoned. They are temporary.
 _PASSING: Final = "node.kubernetes.io/"
@@ -32,7 +31,7 @@ class OwnPods(msgspec.Struct, frozen=True):
 
     name: str
     setting: str
-    spec: GroupPodSpec
+    spec: SchedulingPodSpec
 
     def __str__(self) -> str:
         return f"{self.name} ({self.setting})"
@@ -77,7 +76,7 @@ def find_stranded(
     return found
 
 
-def _build(node: TaintedNode, keys: Collection[str]) -> GroupNode:
+def _build(node: TaintedNode, keys: Collection[str]) -> SchedulingNode:
     """Return the node with accelkit's taints of these keys, and with permanent taints of other owners."""
     others = [
         Taint(each.get("key", ""), each.get("value", ""), each.get("effect", ""))
@@ -85,4 +84,4 @@ def _build(node: TaintedNode, keys: Collection[str]) -> GroupNode:
         if each.get("value") != TAINT_VALUE and not each.get("key", "").startswith(_PASSING)
     ]
     ours = [Taint(key, TAINT_VALUE, TAINT_EFFECT) for key in keys]
-    return GroupNode(metadata=node.metadata, spec=TaintedSpec(taints=others + ours))
+    return SchedulingNode(metadata=node.metadata, spec=TaintedSpec(taints=others + ours))

@@ -15,9 +15,9 @@ import msgspec
 from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
-from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
-from accelkit.extender.groups.objects import GroupNode, GroupPod, GroupPodSpec
-from accelkit.kube.scheduling.node_rules import Taint, tolerates_all
+from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.scheduling.node_rules import bears_all
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
 # The most objects of one kind in a report.
 MOST_LISTED: Final = 50
@@ -44,7 +44,7 @@ class Intolerant(msgspec.Struct, frozen=True, order=True):
 
 def find_intolerant(
     daemon_sets: Iterable[DaemonSet],
-    pods: Iterable[GroupPod],
+    pods: Iterable[SchedulingPod],
     nodes: Sequence[TaintedNode],
     *,
     keys: Sequence[str],
@@ -63,7 +63,7 @@ def find_intolerant(
     """
     facts = NodeFacts()
     # Other taints of the nodes are ignored.
-    facts.replace(GroupNode(metadata=node.metadata) for node in nodes if node.metadata.name in tainted)
+    facts.replace(SchedulingNode(metadata=node.metadata) for node in nodes if node.metadata.name in tainted)
     found = [
         Intolerant("DaemonSet", each.metadata.namespace, each.metadata.name, missing)
         for each in daemon_sets
@@ -77,13 +77,13 @@ def find_intolerant(
     return sorted(found)
 
 
-def list_missing(spec: GroupPodSpec, keys: Iterable[str]) -> tuple[str, ...]:
+def list_missing(spec: SchedulingPodSpec, keys: Iterable[str]) -> tuple[str, ...]:
     """Return the keys of the taints that pods of this spec do not tolerate."""
     taints = {key: Taint(key, TAINT_VALUE, TAINT_EFFECT) for key in keys}
     return tuple(sorted(key for key, each in taints.items() if not tolerates_all(spec.tolerations or (), [each])))
 
 
-def _requests(spec: GroupPodSpec, resources: Collection[str]) -> bool:
+def _requests(spec: SchedulingPodSpec, resources: Collection[str]) -> bool:
     containers = (*spec.containers, *(spec.init_containers or ()))
     return any(
         name in resources and str(amount) != "0"

@@ -9,11 +9,12 @@ from accelkit.enablement.work.device_patterns import find_wrong_node, find_wrong
 from accelkit.enablement.work.findings import Finding, failed, passed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
 from accelkit.enablement.work.pod_board import PodSnapshot
-from accelkit.enablement.work.pods import CHECK, CheckPod, Terminated
+from accelkit.enablement.work.pods import CHECK, CheckPod
 from accelkit.enablement.work.reasons import REASONS
 from accelkit.enablement.work.share_check.evidence import ShareEvidence, decode_evidence
 from accelkit.enablement.work.sides import View
 from accelkit.errors import ApiError, AssignmentError, ServiceError
+from accelkit.kube.views.pod import Terminated
 from accelkit.model.assignment import Share
 from accelkit.model.card import Card
 from accelkit.model.units import format_bytes

@@ -11,11 +11,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from accelkit.kube.ownership import OWNER_LABELS
+from accelkit.kube.views.metadata import ExplainedCondition
+from accelkit.kube.views.pod import ContainerState, ExplainedPod
 from accelkit.model.keys import CHECK_RUN_ANNOTATION, COMPONENT_LABEL, NAME_LABEL, PART_OF_SELECTOR
-from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import MIRROR_ANNOTATION
 
 CHECK: Final = "check"
@@ -50,67 +49,8 @@ class CheckPods:
     seconds: float = 120.0
 
 
-class Terminated(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The end of a container."""
-
-    exit_code: int
-    reason: str = ""
-    message: str = ""
-
-
-class Waiting(msgspec.Struct, omit_defaults=True):
-    """The reason why a container does not run yet."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class CheckState(msgspec.Struct, omit_defaults=True):
-    """The state of a container."""
-
-    terminated: Terminated | None = None
-    waiting: Waiting | None = None
-
-
-class CheckContainer(msgspec.Struct, omit_defaults=True):
-    """The status of a container."""
-
-    name: str
-    state: CheckState = msgspec.field(default_factory=CheckState)
-
-
-class CheckCondition(msgspec.Struct, omit_defaults=True):
-    """A condition of a pod."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class CheckStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The status of a check pod."""
-
-    phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
-    start_time: str | None = None
-    conditions: list[CheckCondition] | None = None
-    container_statuses: list[CheckContainer] | None = None
-
-
-class CheckSpec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The spec of a check pod."""
-
-    node_name: str = ""
-
-
-class CheckPod(msgspec.Struct, omit_defaults=True):
+class CheckPod(ExplainedPod):
     """A check pod from the API server."""
-
-    metadata: ObjectMeta
-    spec: CheckSpec = msgspec.field(default_factory=CheckSpec)
-    status: CheckStatus = msgspec.field(default_factory=CheckStatus)
 
     @property
     def run(self) -> str:
@@ -123,20 +63,15 @@ class CheckPod(msgspec.Struct, omit_defaults=True):
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
-    def check(self) -> CheckState:
+    def check(self) -> ContainerState:
         """The state of the working container."""
         found = (each.state for each in self.status.container_statuses or () if each.name == CHECK)
-        return next(found, CheckState())
+        return next(found, ContainerState())
 
     @property
-    def scheduling(self) -> CheckCondition | None:
+    def scheduling(self) -> ExplainedCondition | None:
         """The condition PodScheduled from kube-scheduler."""
         return next((each for each in self.status.conditions or () if each.type == "PodScheduled"), None)
-
-    @property
-    def terminal(self) -> bool:
-        """Whether its containers have ended permanently, so that it holds no card."""
-        return self.status.phase in {"Succeeded", "Failed"}
 
 
 def name_pod(node: str) -> str:

@@ -21,12 +21,12 @@ from accelkit.extender.bindings import read_pod_as
 from accelkit.extender.groups.batches import Batch, describe_missing
 from accelkit.extender.groups.group_index import Group, GroupSizeError
 from accelkit.extender.groups.membership import GroupKey
-from accelkit.extender.groups.objects import GroupPod
 from accelkit.extender.groups.parts import GroupParts
+from accelkit.kube.views.scheduling import SchedulingPod
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 
-_pod: Final = msgspec.json.Decoder(GroupPod)
+_pod: Final = msgspec.json.Decoder(SchedulingPod)
 # A held bind occupies one of the 128 requests of an HTTP/2 connection, or one of the server's 256 HTTP/1.1 connections.
 # Each user with the right to create pods can cause held binds.
 _MOST_HELD: Final = 128

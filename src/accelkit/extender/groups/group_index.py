@@ -15,7 +15,7 @@ from accelkit.extender.groups.membership import (
     read_group,
     read_stated_size,
 )
-from accelkit.extender.groups.objects import GroupPod
+from accelkit.kube.views.scheduling import SchedulingPod
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.texts import shorten
@@ -108,7 +108,7 @@ class GroupIndex:
         self._where: dict[str, GroupKey] = {}
         self._sizes: dict[GroupKey, int | None] = {}
 
-    def replace(self, pods: Iterable[GroupPod]) -> None:
+    def replace(self, pods: Iterable[SchedulingPod]) -> None:
         """Apply a complete list of pods."""
         before, self._groups, self._where = self._groups, {}, {}
         for pod in pods:
@@ -118,7 +118,7 @@ class GroupIndex:
                 group.version += former.version
                 group.joined += former.joined
 
-    def take_event(self, kind: str, pod: GroupPod) -> GroupKey | None:
+    def take_event(self, kind: str, pod: SchedulingPod) -> GroupKey | None:
         """Apply one change of a pod; return the group that has changed, None if none has."""
         uid, key = pod.metadata.uid, read_group(pod)
         known = self._where.get(uid)
@@ -225,7 +225,7 @@ class GroupIndex:
             group.version += 1
 
 
-def _read_member(pod: GroupPod) -> Member:
+def _read_member(pod: SchedulingPod) -> Member:
     conditions = read_conditions(pod)
     return Member(
         pod.ref,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from accelkit.extender.groups.node_rules import encode_rules
-from accelkit.extender.groups.objects import Conditions, GroupPod
+from accelkit.kube.scheduling.allowed_nodes import encode_rules
 from accelkit.kube.scheduling.pod_groups import COSCHEDULING_LABEL, NAME_LABEL
+from accelkit.kube.views.scheduling import Conditions, SchedulingPod
 from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
@@ -37,7 +37,7 @@ class GroupKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-def read_group(pod: GroupPod) -> GroupKey | None:
+def read_group(pod: SchedulingPod) -> GroupKey | None:
     """Return the group of a pod; None if it names none."""
     namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
     group = pod.spec.scheduling_group
@@ -50,13 +50,13 @@ def read_group(pod: GroupPod) -> GroupKey | None:
     return None
 
 
-def read_stated_size(pod: GroupPod) -> str | None:
+def read_stated_size(pod: SchedulingPod) -> str | None:
     """Return the size of its group as a pod states it, shortened if it is far too long; None if it states none."""
     stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
     return None if stated is None else shorten(stated, _MOST_STATED)
 
 
-def read_conditions(pod: GroupPod) -> Conditions:
+def read_conditions(pod: SchedulingPod) -> Conditions:
     """Return when and where kube-scheduler may try a waiting pod."""
     spec = pod.spec
     if spec.conditions is not None:
@@ -66,7 +66,7 @@ def read_conditions(pod: GroupPod) -> Conditions:
     return Conditions(place, any(name != POD_GROUP_GATE for name in gates), encode_rules(spec))
 
 
-def trim_member(pod: GroupPod) -> tuple[dict[str, str], dict[str, str]] | None:
+def trim_member(pod: SchedulingPod) -> tuple[dict[str, str], dict[str, str]] | None:
     """Remove the fields that groups do not read; return the labels and annotations that they read.
 
     A pod without a group returns None. Lists are kept until all pods are read, and users may have filled each field

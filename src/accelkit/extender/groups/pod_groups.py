@@ -15,15 +15,15 @@ from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.group_events import GroupEvents
 from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import trim_member
-from accelkit.extender.groups.node_rules import NodeFacts
-from accelkit.extender.groups.objects import GroupNode, GroupPod
-from accelkit.extender.groups.parts import GroupChanges, GroupParts
+from accelkit.extender.groups.parts import Changes, GroupParts
 from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.sizes import GroupSizes
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events
 from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.reflector import Reflector
+from accelkit.kube.scheduling.allowed_nodes import NodeFacts
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Node, Pod, PodRef
@@ -113,7 +113,7 @@ class PodGroups:
 
     def watch_nodes(
         self, on_replace: Callable[[list[Node]], None], on_event: Callable[[str, Node], None]
-    ) -> Reflector[GroupNode]:
+    ) -> Reflector[SchedulingNode]:
         """Return the watch of all nodes, which updates the feed, too.
 
         Args:
@@ -121,20 +121,20 @@ class PodGroups:
             on_event: called with the same changes.
         """
 
-        def replace(nodes: list[GroupNode]) -> None:
+        def replace(nodes: list[SchedulingNode]) -> None:
             self._feed.replace_nodes(list(nodes))
             self._facts.replace(nodes)
             on_replace(list(nodes))
 
-        def take(kind: str, node: GroupNode) -> None:
+        def take(kind: str, node: SchedulingNode) -> None:
             self.take_node_event(kind, node)
             on_event(kind, node)
 
-        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=take)
+        return Reflector(self._api, NODES, SchedulingNode, on_replace=replace, on_event=take)
 
     def watch_pods(
         self, on_replace: Callable[[list[Pod]], None], on_event: Callable[[str, Pod], None]
-    ) -> Reflector[GroupPod]:
+    ) -> Reflector[SchedulingPod]:
         """Return the watch of all pods.
 
         Args:
@@ -142,32 +142,32 @@ class PodGroups:
             on_event: called with the same changes, before the groups are updated.
         """
 
-        def replace(pods: list[GroupPod]) -> None:
+        def replace(pods: list[SchedulingPod]) -> None:
             self._group_index.replace(pods)
             self._controller.note_pods()
             on_replace(list(pods))
             self._changes.note()
 
-        def take(kind: str, pod: GroupPod) -> None:
+        def take(kind: str, pod: SchedulingPod) -> None:
             on_event(kind, pod)
             self.take_pod_event(kind, pod)
 
         return Reflector(
             self._api,
             PODS,
-            GroupPod,
+            SchedulingPod,
             trim=self._trim,
             on_replace=replace,
             on_event=take,
             on_unreadable=self._feed.take_unreadable_pod,
         )
 
-    def take_node_event(self, kind: str, node: GroupNode) -> None:
+    def take_node_event(self, kind: str, node: SchedulingNode) -> None:
         """Apply one change of a node, also to the feed."""
         self._feed.take_node_event(kind, node)
         self._facts.take_event(kind, node)
 
-    def take_pod_event(self, kind: str, pod: GroupPod) -> None:
+    def take_pod_event(self, kind: str, pod: SchedulingPod) -> None:
         """Apply one change of a pod that the feed has applied already."""
         uid = pod.metadata.uid
         former = self._group_index.find(uid)
@@ -203,7 +203,7 @@ class PodGroups:
             tasks.create_task(self._sizes.run())
             tasks.create_task(self._controller.run())
 
-    def _trim(self, pod: GroupPod) -> None:
+    def _trim(self, pod: SchedulingPod) -> None:
         kept = trim_member(pod)
         self._feed.trim_pod(pod)
         if kept is not None:

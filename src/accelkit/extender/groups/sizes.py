@@ -17,6 +17,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_group_path
 from accelkit.kube.reflector import Reflector
+from accelkit.kube.views.api import ApiResources
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +35,6 @@ class _Version(msgspec.Struct):
 
 class _ApiGroup(msgspec.Struct):
     versions: list[_Version] = []
-
-
-class _Resource(msgspec.Struct):
-    name: str
-
-
-class _Resources(msgspec.Struct):
-    resources: list[_Resource] = []
 
 
 class GroupSizes:
@@ -106,7 +99,7 @@ class GroupSizes:
             raise
         for each in msgspec.json.decode(answer, type=_ApiGroup).versions:
             version = f"{convention}/{each.version}"
-            found = msgspec.json.decode(await self._api.get(build_group_path(version)), type=_Resources)
+            found = msgspec.json.decode(await self._api.get(build_group_path(version)), type=ApiResources)
             if any(resource.name == _PLURAL for resource in found.resources):
                 return build_collection_path(version, _PLURAL)
         return None

@@ -9,7 +9,7 @@ from typing import Final
 
 from accelkit.extender.simulation.event_loop_share import EventLoopShare
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
-from accelkit.kube.disruptions.evictions import EvictablePod
+from accelkit.kube.views.pod import EvictablePod
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation

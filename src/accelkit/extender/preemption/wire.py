@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.kube.scheduling.conditions import ConditionedSpec, list_unread_conditions
-from accelkit.model.pending_pod import PendingPod
+from accelkit.kube.scheduling.conditions import list_unread_conditions
+from accelkit.kube.views.scheduling import ConditionedSpec
+from accelkit.model.asked_pod import AskedPod
 
 
 class _ConditionedPod(msgspec.Struct):

@@ -14,6 +14,7 @@ from accelkit.inspection.read_port import AUDIENCE, TOKEN_HEADER, name_read_port
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path
+from accelkit.kube.views.api import AccessReview
 
 _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
 # Time for which an answer of the API server is cached, in seconds, and the number of cached answers.
@@ -49,14 +50,6 @@ class _TokenStatus(msgspec.Struct):
 
 class _TokenReview(msgspec.Struct):
     status: _TokenStatus
-
-
-class _AccessStatus(msgspec.Struct):
-    allowed: bool = False
-
-
-class _AccessReview(msgspec.Struct):
-    status: _AccessStatus
 
 
 class Reviewer:
@@ -144,7 +137,7 @@ class Reviewer:
             "spec": {**subject, "resourceAttributes": attributes},
         }
         answer = await self._api.post(self._access_reviews, review)
-        return msgspec.json.decode(answer, type=_AccessReview).status.allowed
+        return msgspec.json.decode(answer, type=AccessReview).status.allowed
 
     def _keep(self, digest: bytes, verb: str, refusal: _Refusal | None) -> None:
         now = time.monotonic()

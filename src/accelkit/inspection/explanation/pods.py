@@ -10,7 +10,8 @@ from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
-from accelkit.model.pending_pod import PendingPod
+from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pod import SCHEDULED
 
 # This annotation is not needed, and is often half of a pod.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -31,24 +32,12 @@ class PodInQuestion(msgspec.Struct, frozen=True):
     words: SchedulerWords
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-    reason: str | None = None
-    message: str | None = None
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     scheduler_name: str = "default-scheduler"
 
 
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
 class _Scheduling(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> PodInQuestion:
@@ -78,13 +67,11 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
     if pod.metadata.annotations:
         pod.metadata.annotations.pop(_APPLIED, None)
     pod.metadata.labels = None
-    return PodInQuestion(pod, _find_words(scheduling))
+    return PodInQuestion(pod, _find_words(pod, scheduling.spec.scheduler_name))
 
 
-def _find_words(scheduling: _Scheduling) -> SchedulerWords:
-    conditions = scheduling.status.conditions or ()
-    refused = next((each for each in conditions if each.type == "PodScheduled" and each.status == "False"), None)
-    name = scheduling.spec.scheduler_name
-    return (
-        SchedulerWords(name) if refused is None else SchedulerWords(name, refused.reason or "", refused.message or "")
-    )
+def _find_words(pod: AskedPod, scheduler: str) -> SchedulerWords:
+    for each in pod.status.conditions or ():
+        if each.type == SCHEDULED and each.status == "False":
+            return SchedulerWords(scheduler, each.reason or "", each.message or "")
+    return SchedulerWords(scheduler)

@@ -8,25 +8,11 @@ from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
+from accelkit.kube.views.node import SystemNode
 from accelkit.model.inventory import decode_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
-from accelkit.model.object_meta import ObjectMeta
 
-
-class _Info(msgspec.Struct, frozen=True):
-    architecture: str = ""
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    node_info: _Info = _Info()
-
-
-class _Node(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-    status: _Status = _Status()
-
-
-_node = msgspec.json.Decoder(_Node)
+_node = msgspec.json.Decoder(SystemNode)
 
 
 async def read_node(

@@ -4,38 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from accelkit.model.pod import Container, PodSpec
+from accelkit.kube.views.scheduling import ConditionedSpec
 
 # These volumes do not restrict the node: the API server fills them, or every pod has them for its service account
 # token.
 _UNRESTRICTED_VOLUMES: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 
 
-class _Port(msgspec.Struct, rename="camel"):
-    host_port: int = 0
-
-
-class PortedContainer(Container):
-    """A container with the host ports that it requests."""
-
-    ports: list[_Port] | None = None
-
-
-class ConditionedSpec(PodSpec, rename="camel"):
-    """The spec of a pod with its requirements on nodes other than amounts."""
-
-    # These declarations narrow the types of the base class.
-    containers: list[PortedContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
-    init_containers: list[PortedContainer] | None = None  # type: ignore[assignment]
-    affinity: dict[str, msgspec.Raw] | None = None
-    topology_spread_constraints: list[msgspec.Raw] | None = None
-    volumes: list[dict[str, msgspec.Raw]] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
-
-
-def find_requested_resources(spec: ConditionedSpec) -> set[str]:
+def find_asked_resources(spec: ConditionedSpec) -> set[str]:
     """Return the names of the resources that a pod requests."""
     return {
         name

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
+from accelkit.kube.views.scheduling import SchedulingGroup
 
 # Of the coscheduling plug-in, and of schedulers that have no object for a group.
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
-
-
-class SchedulingGroup(msgspec.Struct, rename="camel"):
-    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
-
-    pod_group_name: str | None = None
 
 
 def names_group(labels: Mapping[str, str], group: SchedulingGroup | None) -> bool:

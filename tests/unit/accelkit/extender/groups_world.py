@@ -13,12 +13,12 @@ from support.requests import build_inventory
 
 from accelkit.errors import AccelkitError
 from accelkit.extender.binder import Binder
-from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.placement.policies import Policy
@@ -62,10 +62,12 @@ class World:
         )
 
     def node(self, name: str, cards: int = 1, *, kind: str = "ADDED", **body: Any) -> None:
-        listed = build_inventory(*(f"{name}-{number}" for number in range(cards)))
-        body["labels"] = {"name": name, **body.get("labels", {})}
-        node = build_node(name, listed, **{"allocatable": {"cpu": "64", "memory": "64Gi"}, **body})
-        self.groups.take_node_event(kind, msgspec.convert(node, GroupNode))
+        listed = Inventory(1, tuple(Card(f"{name}-{number}", "v", "m", 16) for number in range(cards)))
+        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(listed)}}
+        labels = {"name": name, **body.get("labels", {})}
+        node = {"metadata": {**metadata, "labels": labels}, "spec": body.get("spec", {})}
+        status = {"allocatable": body.get("allocatable", {"cpu": "64", "memory": "64Gi"})}
+        self.groups.take_node_event(kind, msgspec.convert({**node, "status": status}, SchedulingNode))
 
     def pod(
         self, name: str, group: str = "g", *, memory: int = 8, size: object = None, gated: bool = True, **body: Any
@@ -85,7 +87,7 @@ class World:
             self.show("ADDED", pod)
 
     def show(self, kind: str, pod: object) -> None:
-        read = msgspec.convert(pod, GroupPod)
+        read = msgspec.convert(pod, SchedulingPod)
         self.feed.take_pod_event(kind, read)
         self.groups.take_pod_event(kind, read)
 

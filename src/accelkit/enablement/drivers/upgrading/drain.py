@@ -12,7 +12,7 @@ import msgspec
 
 from accelkit.enablement.drivers.reading import read_driver_node
 from accelkit.enablement.drivers.reasons import REASONS
-from accelkit.enablement.drivers.upgrading.waves import BoundPod, CardUsers, Waves, plan_waves
+from accelkit.enablement.drivers.upgrading.waves import CardUsers, DrainablePod, Waves, plan_waves
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.evictions import evict
@@ -88,12 +88,12 @@ async def drain_cards(
         await sleep(POLL_SECONDS)
 
 
-async def _list_pods(api: ApiClient, name: str) -> list[BoundPod]:
-    return (await list_all(api, PODS, BoundPod, query={"fieldSelector": f"spec.nodeName={name}"}))[0]
+async def _list_pods(api: ApiClient, name: str) -> list[DrainablePod]:
+    return (await list_all(api, PODS, DrainablePod, query={"fieldSelector": f"spec.nodeName={name}"}))[0]
 
 
-def _preview(pods: list[BoundPod], users: CardUsers) -> Drained:
-    left, going = pods, list[BoundPod]()
+def _preview(pods: list[DrainablePod], users: CardUsers) -> Drained:
+    left, going = pods, list[DrainablePod]()
     while (waves := plan_waves(left, users)).next:
         going += waves.next
         gone = {pod.metadata.uid for pod in going}
@@ -101,7 +101,7 @@ def _preview(pods: list[BoundPod], users: CardUsers) -> Drained:
     return Drained(_name(going), _name(waves.staying))
 
 
-async def _evict(api: ApiClient, pod: BoundPod) -> str | None:
+async def _evict(api: ApiClient, pod: DrainablePod) -> str | None:
     """Try to evict a pod; return why it is not evicted yet, or None."""
     try:
         await evict(api, pod.ref)
@@ -124,5 +124,5 @@ def _describe(name: str, waves: Waves, refused: dict[str, str], seconds: float) 
     )
 
 
-def _name(pods: tuple[BoundPod, ...] | list[BoundPod]) -> tuple[str, ...]:
+def _name(pods: tuple[DrainablePod, ...] | list[DrainablePod]) -> tuple[str, ...]:
     return tuple(str(pod.ref) for pod in pods)

@@ -105,8 +105,8 @@ async def _replace(
             deleted[pod.metadata.name] = None
             if not check:
                 await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
-    ready = {pod.image for pod in pods if pod.ready}
-    if waiting := sorted(set(desired.images) - ready):
+    ready = {pod.image for pod in pods if pod.started}
+    if waiting := sorted(set(wanted.images) - ready):
         return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
     return "", ""
 

@@ -8,72 +8,35 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from accelkit.errors import AssignmentError
+from accelkit.kube.views.metadata import OwnedMeta
+from accelkit.kube.views.pod import BoundSpec, EvictablePod
 from accelkit.model.assignment import decode_assignment
 from accelkit.model.card import Card
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
-from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import MIRROR_ANNOTATION, Container, PodRef
+from accelkit.model.pod import Container
 from accelkit.vendors.profiles import Profile
-
-
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool = False
-
-
-class _Meta(ObjectMeta):
-    owner_references: list[_Owner] | None = msgspec.field(name="ownerReferences", default=None)
 
 
 class _Claim(msgspec.Struct):
     name: str = ""
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _Spec(BoundSpec, rename="camel"):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     resource_claims: list[_Claim] | None = None
-    priority: int | None = None
 
 
-class _Status(msgspec.Struct):
-    phase: str = ""
-
-
-class BoundPod(msgspec.Struct):
+class DrainablePod(EvictablePod):
     """A pod of the node, with the fields that decide whether it must leave."""
 
-    metadata: _Meta
+    metadata: OwnedMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-    @property
-    def ref(self) -> PodRef:
-        """The pod's identity."""
-        return PodRef(self.metadata.namespace, self.metadata.name, self.metadata.uid)
-
-    @property
-    def priority(self) -> int:
-        """The priority of the pod."""
-        return self.spec.priority or 0
-
-    @property
-    def leaving(self) -> bool:
-        """Whether it is being deleted."""
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def ended(self) -> bool:
-        """Whether its containers have ended permanently."""
-        return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def comes_back(self) -> bool:
         """Whether its kubelet or its DaemonSet would start it again on this node, despite a cordon."""
-        # A pod may name any owner, but only owners with `controller: true` act on it. Static pods are identified by
-        # the annotation, because a kubelet deletes a pod with a forged one.
-        kinds = {owner.kind for owner in self.metadata.owner_references or () if owner.controller}
-        return "DaemonSet" in kinds or MIRROR_ANNOTATION in (self.metadata.annotations or {})
+        return self.static or "DaemonSet" in self.metadata.list_controllers()
 
     def list_resources(self) -> set[str]:
         """Return the names of the resources that its containers request, in any amount."""
@@ -109,7 +72,7 @@ class CardUsers:
         ]
         self._shared = frozenset(shared)
 
-    def includes(self, pod: BoundPod) -> bool:
+    def includes(self, pod: DrainablePod) -> bool:
         """Return whether a pod uses such a card, according to its resources, claims and assignment."""
         # A claim does not name the vendor of its device.
         if pod.spec.resource_claims:
@@ -119,7 +82,7 @@ class CardUsers:
             return True
         return bool(resources & self._shared) and not self._holds_others_alone(pod)
 
-    def _holds_others_alone(self, pod: BoundPod) -> bool:
+    def _holds_others_alone(self, pod: DrainablePod) -> bool:
         text = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION)
         try:
             assignment = None if text is None else decode_assignment(text)
@@ -138,12 +101,12 @@ class Waves(msgspec.Struct, frozen=True):
         staying: those that would be started again, so they are not evicted.
     """
 
-    next: tuple[BoundPod, ...]
+    next: tuple[DrainablePod, ...]
     later: int
-    staying: tuple[BoundPod, ...]
+    staying: tuple[DrainablePod, ...]
 
 
-def plan_waves(pods: Sequence[BoundPod], users: CardUsers) -> Waves:
+def plan_waves(pods: Sequence[DrainablePod], users: CardUsers) -> Waves:
     """Return the next pods to evict. Pods of a higher priority wait until those of a lower priority have ended."""
     using = [pod for pod in pods if not pod.ended and users.includes(pod)]
     staying = tuple(pod for pod in using if pod.comes_back)

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from accelkit.enablement.drivers.nodes import DriverNode, WrittenNode, convert_node
+from accelkit.enablement.drivers.nodes import DriverNode, convert_node
+from accelkit.kube.views.node import SystemNode
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory, encode_inventory
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
@@ -78,5 +79,5 @@ def write_node(
 
 
 def build_node(name: str, **changed: Any) -> DriverNode:
-    written = msgspec.convert(write_node(name, **changed), WrittenNode)
+    written = msgspec.convert(write_node(name, **changed), SystemNode)
     return convert_node(written, load_profiles())

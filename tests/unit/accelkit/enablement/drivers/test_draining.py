@@ -7,7 +7,7 @@ import pytest
 from driver_nodes import build_card, build_node
 
 from accelkit.enablement.drivers.upgrading.validation import validate
-from accelkit.enablement.drivers.upgrading.waves import BoundPod, CardUsers, plan_waves
+from accelkit.enablement.drivers.upgrading.waves import CardUsers, DrainablePod, plan_waves
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Health
 from accelkit.model.keys import STAGES_ANNOTATION
@@ -43,7 +43,7 @@ def pod(
             "spec": {"containers": [container], "priority": priority, **spec},
             "status": {"phase": phase},
         },
-        BoundPod,
+        DrainablePod,
     )
 
 

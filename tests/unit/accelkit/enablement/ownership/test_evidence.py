@@ -7,8 +7,9 @@ import pytest
 
 from accelkit.enablement.ownership.evidence import Cluster, OwnerState, find_owners
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
-from accelkit.enablement.ownership.objects import DaemonSet, Namespace, ResourceSlice, list_trusted_namespaces
-from accelkit.enablement.ownership.owners import HeldPart
+from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.pod import Node
 
 DEPLOY = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.driver": "true"}
@@ -181,7 +182,7 @@ def test_marks_that_a_tenant_keeps_in_use_stop_no_run_on_nodes_that_are_shared()
 
 def test_namespaces_are_trusted_by_what_only_administrators_label():
     def namespace(name, **labels):
-        return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
+        return msgspec.convert({"metadata": {"name": name, "labels": labels}}, PartialObject)
 
     level = "pod-security.kubernetes.io/enforce"
     named = [namespace("ops", **{level: "privileged"}), namespace("team", **{level: "baseline"}), namespace("x")]

@@ -6,7 +6,7 @@ import pytest
 from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.tolerations import find_intolerant
-from accelkit.extender.groups.objects import GroupPod
+from accelkit.kube.views.scheduling import SchedulingPod
 
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 BEARS = [{"key": MEMORY, "operator": "Exists", "effect": "NoSchedule"}]
@@ -23,7 +23,7 @@ def pod(limits, *, phase="Running", **spec):
     container = {"name": "main", "resources": {"limits": limits}}
     metadata = {"name": "p", "namespace": "n"}
     whole = {"metadata": metadata, "spec": {"containers": [container], **spec}, "status": {"phase": phase}}
-    return msgspec.convert(whole, GroupPod)
+    return msgspec.convert(whole, SchedulingPod)
 
 
 def find(*, daemon_sets=(), pods=(), keys=(MEMORY,)):

@@ -5,7 +5,8 @@ import pytest
 
 from accelkit.extender.groups.group_index import GroupIndex, GroupSizeError
 from accelkit.extender.groups.membership import SIZE_KEY, Convention, GroupKey, read_group, trim_member
-from accelkit.extender.groups.objects import CoschedulingGroup, GroupPod, WorkloadGroup
+from accelkit.extender.groups.objects import CoschedulingGroup, WorkloadGroup
+from accelkit.kube.views.scheduling import SchedulingPod
 
 COSCHEDULING, NAME = "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name"
 OBJECT = GroupKey("d", "g", Convention.COSCHEDULING)
@@ -13,7 +14,7 @@ OBJECT = GroupKey("d", "g", Convention.COSCHEDULING)
 
 def pod(name="p", *, labels=None, annotations=None, spec=None, phase=""):
     metadata = {"name": name, "namespace": "d", "uid": name, "labels": labels, "annotations": annotations}
-    return msgspec.convert({"metadata": metadata, "spec": spec or {}, "status": {"phase": phase}}, GroupPod)
+    return msgspec.convert({"metadata": metadata, "spec": spec or {}, "status": {"phase": phase}}, SchedulingPod)
 
 
 def roster_of(*pods):

@@ -11,8 +11,8 @@ from support.waiting import until
 from accelkit.errors import ApiError
 from accelkit.extender.groups import sizes as module
 from accelkit.extender.groups.group_index import GroupIndex, GroupSizeError
-from accelkit.extender.groups.objects import GroupPod
 from accelkit.extender.groups.sizes import GroupSizes
+from accelkit.kube.views.scheduling import SchedulingPod
 
 NATIVE, PLUGIN = "/apis/scheduling.k8s.io", "/apis/scheduling.x-k8s.io"
 OBJECTS = f"{NATIVE}/v1beta1/podgroups"
@@ -24,7 +24,7 @@ class World:
         self.sizes = GroupSizes(self.api, self.group_index, self.note)
         metadata = {"name": "p", "namespace": "d", "uid": "p"}
         pod = {"metadata": metadata, "spec": {"schedulingGroup": {"podGroupName": "g"}}}
-        self.group_index.take_event("ADDED", msgspec.convert(pod, GroupPod))
+        self.group_index.take_event("ADDED", msgspec.convert(pod, SchedulingPod))
 
     def note(self, *_keys):
         self.changes += 1

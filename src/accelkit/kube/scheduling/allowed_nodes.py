@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Term
-from accelkit.kube.scheduling.node_rules import Taint, Toleration, has_labels, tolerates_all
-from accelkit.placement.budget import Budget
+from accelkit.kube.scheduling.node_rules import bears_all, has_labels
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, Term, Toleration
 
 # Limits of what is read of one pod, because each user with the right to create pods writes it, and it is checked for
 # each node.
@@ -53,7 +52,7 @@ class _ReadRules(msgspec.Struct, array_like=True):
 _decoder = msgspec.json.Decoder(_ReadRules)
 
 
-def encode_rules(spec: GroupPodSpec) -> bytes:
+def encode_rules(spec: SchedulingPodSpec) -> bytes:
     """Return a pod's rules in a compact form that is equal for pods with equal rules.
 
     Returns:
@@ -79,6 +78,12 @@ def _share(encoded: bytes) -> bytes:
     return encoded
 
 
+class Budget(Protocol):
+    """Steps that may be spent."""
+
+    steps: int
+
+
 class _Facts(NamedTuple):
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
@@ -90,11 +95,11 @@ class NodeFacts:
     def __init__(self) -> None:
         self._facts: dict[str, _Facts] = {}
 
-    def replace(self, nodes: Iterable[GroupNode]) -> None:
+    def replace(self, nodes: Iterable[SchedulingNode]) -> None:
         """Apply a complete list of nodes."""
         self._facts = {node.metadata.name: _read(node) for node in nodes}
 
-    def take_event(self, kind: str, node: GroupNode) -> None:
+    def take_event(self, kind: str, node: SchedulingNode) -> None:
         """Apply one change of a node."""
         if kind == "DELETED":
             self._facts.pop(node.metadata.name, None)
@@ -122,7 +127,7 @@ class NodeFacts:
         return {name for name, facts in self._facts.items() if _allows(rules, name, facts)}
 
 
-def _read(node: GroupNode) -> _Facts:
+def _read(node: SchedulingNode) -> _Facts:
     return _Facts(node.metadata.labels or {}, tuple(node.spec.list_taints()))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.extender.groups.node_rules import (
+from accelkit.kube.scheduling.allowed_nodes import (
     MOST_BYTES,
     MOST_REQUIREMENTS,
     MOST_VALUES,
@@ -11,7 +11,7 @@ from accelkit.extender.groups.node_rules import (
     NodeFacts,
     encode_rules,
 )
-from accelkit.extender.groups.objects import GroupNode, GroupPodSpec
+from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec
 from accelkit.placement.budget import Budget
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -19,13 +19,13 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 def node(name, labels=None, *, taints=(), unschedulable=False):
     spec = {"taints": list(taints), "unschedulable": unschedulable}
-    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "spec": spec}, GroupNode)
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "spec": spec}, SchedulingNode)
 
 
 def allowed(spec, *nodes):
     facts = NodeFacts()
     facts.replace(nodes)
-    return facts.list_allowed(encode_rules(msgspec.convert(spec, GroupPodSpec)))
+    return facts.list_allowed(encode_rules(msgspec.convert(spec, SchedulingPodSpec)))
 
 
 def affinity(*expressions, fields=()):
@@ -98,7 +98,7 @@ def test_a_preference_keeps_nobody_out_and_a_cordon_everybody():
 
 def test_changes_of_nodes_count():
     facts = NodeFacts()
-    rules = encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, GroupPodSpec))
+    rules = encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, SchedulingPodSpec))
     facts.take_event("ADDED", node("a", {"x": "1"}))
     assert facts.list_allowed(rules) == {"a"}
     facts.take_event("MODIFIED", node("a"))
@@ -124,7 +124,7 @@ def expressions(count, values=("1",), operator="NotIn"):
     ],
 )
 def test_a_pod_with_more_rules_than_are_read_may_have_no_node(spec):
-    assert encode_rules(msgspec.convert(spec, GroupPodSpec)) == TOO_MANY
+    assert encode_rules(msgspec.convert(spec, SchedulingPodSpec)) == TOO_MANY
     assert allowed(spec, node("a")) == set()
 
 
@@ -134,18 +134,18 @@ def test_a_pod_may_have_rules_enough():
 
 
 def test_terms_without_requirements_are_not_kept():
-    assert encode_rules(msgspec.convert(require([{}] * 100_000), GroupPodSpec)) == b"[{},[],[]]"
+    assert encode_rules(msgspec.convert(require([{}] * 100_000), SchedulingPodSpec)) == b"[{},[],[]]"
 
 
 def test_the_same_rules_of_many_pods_are_kept_once():
-    one, other = (encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, GroupPodSpec)) for _ in range(2))
+    one, other = (encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, SchedulingPodSpec)) for _ in range(2))
     assert one is other
 
 
 def test_each_requirement_is_paid_for_with_each_node():
     facts = NodeFacts()
     facts.replace([node("a"), node("b")])
-    rules = encode_rules(msgspec.convert(affinity(*expressions(3)), GroupPodSpec))
+    rules = encode_rules(msgspec.convert(affinity(*expressions(3)), SchedulingPodSpec))
     budget = Budget(10)
     assert facts.list_allowed(rules, budget) == {"a", "b"}
     assert budget.steps == 2

@@ -1,0 +1,35 @@
+"""Answers of the API server that are not stored objects."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ServerVersion(msgspec.Struct, rename="camel"):
+    """The answer of `/version`."""
+
+    git_version: str
+
+
+class ApiResource(msgspec.Struct):
+    """A kind that the API server serves, or a subresource of one, whose name then contains a slash."""
+
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+
+
+class ApiResources(msgspec.Struct):
+    """The kinds of one API version."""
+
+    resources: list[ApiResource] = []
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class AccessReview(msgspec.Struct):
+    """The answer to any review of a right, such as a SelfSubjectAccessReview."""
+
+    status: _AccessStatus

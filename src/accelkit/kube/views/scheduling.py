@@ -1,0 +1,163 @@
+"""Views of pods and nodes with their constraints on each other; used where kube-scheduler's rules are evaluated.
+
+The extender reads these fields only if pod groups are enabled, because they make the decoding of pods slower.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accelkit.model.pod import Container, Node, Pod, PodSpec
+
+_EXCLUDING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+class Toleration(msgspec.Struct, omit_defaults=True):
+    """A toleration of a pod."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def bears(self, taint: Taint) -> bool:
+        """Return whether it tolerates a taint; a toleration with an unknown operator tolerates none."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        if self.operator == "Exists":
+            return True
+        return bool(self.key) and self.operator in {"", "Equal"} and self.value == taint.value
+
+
+class Taint(msgspec.Struct):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class TaintedSpec(msgspec.Struct):
+    """The spec of a node with the fields that keep pods from it."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+    def list_taints(self) -> list[Taint]:
+        """Return the taints that prevent the scheduling of pods."""
+        taints = [taint for taint in self.taints or () if taint.effect in _EXCLUDING_EFFECTS]
+        # After a cordon, Kubernetes adds the taint with a delay.
+        if self.unschedulable and all(taint.key != _UNSCHEDULABLE.key for taint in taints):
+            taints.append(_UNSCHEDULABLE)
+        return taints
+
+
+class SchedulingNode(Node):
+    """A node with its labels and taints."""
+
+    spec: TaintedSpec = msgspec.field(default_factory=TaintedSpec)
+
+
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class SchedulingGate(msgspec.Struct):
+    """Scheduling gate, which keeps kube-scheduler from trying a pod."""
+
+    name: str = ""
+
+
+class Requirement(msgspec.Struct, omit_defaults=True):
+    """Requirement on a label, or on the name of a node."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class Term(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Requirements that must all hold."""
+
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class _Required(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[Term] | None = None
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _Required | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """When and where a waiting pod may be tried, in a compact form.
+
+    Attributes:
+        place: the index of accelkit's gate among its gates; -1 if it has none.
+        kept: whether it has gates of other controllers.
+        rules: the encoded rules of its nodes.
+    """
+
+    place: int
+    kept: bool
+    rules: bytes
+
+
+class SchedulingPodSpec(PodSpec, rename="camel"):
+    """spec of a pod, with its group, its gates and its constraints on nodes."""
+
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: _Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    # Computed from the four fields above before they are dropped; no field of this name is ever sent.
+    conditions: Conditions | None = msgspec.field(name="", default=None)
+
+    @property
+    def required_terms(self) -> list[Term] | None:
+        """The terms of which one must hold for a node; None if every node is allowed."""
+        node = self.affinity.node_affinity if self.affinity else None
+        required = node.required if node else None
+        return None if required is None else required.node_selector_terms or []
+
+
+class SchedulingPod(Pod):
+    """A pod with the fields that decide when and where kube-scheduler may try it."""
+
+    spec: SchedulingPodSpec = msgspec.field(default_factory=SchedulingPodSpec)
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    host_port: int = 0
+
+
+class PortedContainer(Container):
+    """A container with the host ports that it requests."""
+
+    ports: list[_Port] | None = None
+
+
+class ConditionedSpec(PodSpec, rename="camel"):
+    """The spec of a pod with its requirements on nodes other than amounts."""
+
+    # These declarations narrow the types of the base class.
+    containers: list[PortedContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
+    init_containers: list[PortedContainer] | None = None  # type: ignore[assignment]
+    affinity: dict[str, msgspec.Raw] | None = None
+    topology_spread_constraints: list[msgspec.Raw] | None = None
+    volumes: list[dict[str, msgspec.Raw]] | None = None
+    resource_claims: list[msgspec.Raw] | None = None
