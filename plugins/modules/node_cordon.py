@@ -131,7 +131,7 @@ def main():
         if given["state"] == "advanced":
             began = UpgradeRecord(Phase.DRAIN, began_at=given["began_at"])
             return advance(node, began, Phase(given["phase"]), now)
-        reason = "UpgradeFailed" if given["failure"] else ""
+        reason = "UpgradeFailed" if given["failure"] else None
         return end(node, now, reason=reason, evidence=given["failure"], keep_cordoned=given["keep_cordoned"])
 
     node, step = call(module, lambda api: take_step(api, given["name"], decide, check=module.check_mode))

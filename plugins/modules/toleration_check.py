@@ -93,13 +93,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.enablement.partitioning.admission import check_tolerations
-    from accelkit.enablement.partitioning.reasons import (
-        ADMISSION_UNKNOWN,
-        REASONS,
-        SHARES_REPELLED,
-        TOLERATION_MISSING,
-    )
-    from accelkit.enablement.partitioning.tolerations import MOST_LISTED
+    from accelkit.enablement.partitioning.reasons import NEXT_ACTIONS
+    from accelkit.enablement.partitioning.tolerations import MOST_SHOWN
 
 
 def main():
@@ -122,14 +117,14 @@ def main():
         ),
     )
     for resource, keys in found.repelled.items():
-        _warn(module, SHARES_REPELLED, f"a pod that asks for {resource} alone does not bear the taints", keys)
+        _warn(module, "SharesRepelled", f"a pod that asks for {resource} alone does not bear the taints", keys)
     for resource, why in found.unknown.items():
-        _warn(module, ADMISSION_UNKNOWN, f"a pod that asks for {resource} is refused ({why})", given["taints"])
-    listed = [str(each) for each in found.intolerant[:MOST_LISTED]]
-    more = len(found.intolerant) - len(listed)
-    if listed:
-        listing = ", ".join(listed) + (f" and {more} more" if more else "")
-        _warn(module, TOLERATION_MISSING, f"these do not bear taints of their nodes: {listing}", given["taints"])
+        _warn(module, "AdmissionUnknown", f"a pod that asks for {resource} is refused ({why})", given["taints"])
+    shown = [str(each) for each in found.intolerant[:MOST_SHOWN]]
+    more = len(found.intolerant) - len(shown)
+    if shown:
+        listing = ", ".join(shown) + (f" and {more} more" if more else "")
+        _warn(module, "TolerationMissing", f"these do not bear taints of their nodes: {listing}", given["taints"])
     module.exit_json(
         changed=False,
         repelled={resource: list(keys) for resource, keys in found.repelled.items()},
@@ -139,7 +134,7 @@ def main():
 
 
 def _warn(module, code, sentence, keys):
-    module.warn(f"{code}: {sentence}; {REASONS[code].replace('KEY', ' or '.join(keys))}")
+    module.warn(f"{code}: {sentence}; {NEXT_ACTIONS[code].replace('KEY', ' or '.join(keys))}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from accelkit.remediation.deciding.actions import Action, Decision, NodeEvent
 from accelkit.remediation.deciding.breaker import Breaker
 from accelkit.remediation.deciding.decision import Permits, decide
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import HoldReason, NodeView
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.nodes import NodeSummary
 from accelkit.remediation.repair_times import RepairTimes
@@ -150,7 +150,7 @@ class Controller:
             name: faults for name, faults in self._planned.items() if name in known and known[name].fresh & faults
         }
 
-    async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> str:
+    async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> HoldReason:
         """Carry out the next step of one node; return the reason why nothing is done, if there is one."""
         dry = self._settings.mode is Mode.DRY_RUN
         if dry and (node.recorded or node.fresh == self._planned.get(node.name)):

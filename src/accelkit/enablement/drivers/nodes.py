@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.enablement.drivers.reasons import Obstacle
 from accelkit.enablement.drivers.systems import System, read_system
 from accelkit.errors import InventoryError
 from accelkit.kube.views.node import SystemNode
@@ -55,13 +56,13 @@ class DriverNode(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
     @property
-    def obstacle(self) -> str:
-        """The reason that prevents changes on this node; empty if there is none."""
+    def obstacle(self) -> Obstacle | None:
+        """The reason that prevents changes on this node."""
         if self.ready is not True:
             return "NodeNotReady"
         if self.unschedulable:
             return "NodeCordoned"
-        return "" if self.kernel else "KernelUnknown"
+        return None if self.kernel else "KernelUnknown"
 
     @property
     def recorded(self) -> dict[str, str]:

@@ -1,10 +1,26 @@
-"""Reason codes of drivers, each with the next action."""
+"""Reasons of drivers, by subject, and the next action for each."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-REASONS: Final[dict[str, str]] = {
+# Reasons that prevent changes of a node.
+Obstacle = Literal["NodeNotReady", "NodeCordoned", "KernelUnknown"]
+PlanReason = Literal["KernelDriverMismatch", "SystemUnknown", "TwoSystems", "NotConfigured", "NoDriverImage"]
+ImageReason = Literal["ImageMissing", "ImageUnknown", "ImageWillBeBuilt", "PackageMissing", "PackageUnknown"]
+HostReason = Literal["HostsOwnDriver", "NoModuleManager", "DriverOwned"]
+RunReason = Literal["DriverVersionUnknown", "DriverOther", "DriverMissing", "DriverPodNotReady", "CardUnhealthy"]
+Refusal = Literal["NodeNotReady", "RecordUnreadable", "UncordonedByHand", "Interrupted"]
+UpgradeReason = Literal[Refusal, "CheckFailed", "PodsRemain", "UpgradeFailed"]
+VersionReason = Literal[
+    "KubeletTooOld", "KubeletTooNew", "VersionUnreadable", "StepTooLong", "StepBack", "NewerThanKnown"
+]
+ApiReason = Literal["ApiRemoved", "ApisUnknown", "GateOff", "GateMissing", "DevicesUnknown"]
+CacheReason = Literal["CachesUnknown", "CachesUncertain", "CachesUseless", "CardsUnknown"]
+FutureReason = Literal["Works", VersionReason, ApiReason, CacheReason]
+DriverReason = Literal[Obstacle, PlanReason, ImageReason, HostReason, RunReason, UpgradeReason, FutureReason]
+
+NEXT_ACTIONS: Final[dict[DriverReason, str]] = {
     # Reasons that concern a node and its kernel.
     "NodeNotReady": "find out why its kubelet does not report (kubectl describe node), then run the playbook again",
     "NodeCordoned": "uncordon it, or name it in accelkit_driver_nodes to upgrade its driver while it is cordoned",

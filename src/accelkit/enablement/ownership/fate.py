@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
-from accelkit.enablement.ownership.owners import HeldPart
-from accelkit.enablement.ownership.reasons import LEFT_OVER, NODE_ADOPTED, NODE_OWNED, REASONS, TWO_OWNERS
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.reasons import NEXT_ACTIONS, OwnershipReason
 
 
 class Fate(StrEnum):
@@ -26,14 +27,14 @@ class OwnerDecision(msgspec.Struct, frozen=True):
 
     Attributes:
         fate: the decision.
-        reason: one of `REASONS`; empty if the node never had another owner.
+        reason: the reason; empty if the node never had another owner.
         evidence: a sentence without its end.
         next_action: the next action for an administrator.
         gives: the resources of its cards that other owners offer now.
     """
 
     fate: Fate
-    reason: str = ""
+    reason: OwnershipReason | Literal[""] = ""
     evidence: str = ""
     next_action: str = ""
     gives: tuple[str, ...] = ()
@@ -63,22 +64,22 @@ def judge_nodes(
 def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> OwnerDecision:
     present = [each for each in owners if each.state is OwnerState.OWNER]
     if not present:
-        return _build(Fate.FREE, LEFT_OVER, owners) if owners else OwnerDecision(Fate.FREE)
+        return _build(Fate.FREE, "LeftOverOfOwner", owners) if owners else Judgement(Fate.FREE)
     gives = any(each.gives for each in present)
     # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
     # with left-over marks is not sufficient evidence to stop a run.
     claims = any(each.holds is HeldPart.CARDS and each.sure for each in present)
     if not coexisting and not shared and not adopt:
-        return _build(Fate.LEFT_ALONE, NODE_OWNED, present)
+        return _build(Fate.LEFT_ALONE, "NodeOwned", present)
     if not coexisting and (gives or (claims and not adopt)):
-        return _build(Fate.CONTESTED, TWO_OWNERS, present)
-    return _build(Fate.ADOPTED, NODE_ADOPTED, present)
+        return _build(Fate.CONTESTED, "TwoOwners", present)
+    return _build(Fate.ADOPTED, "NodeAdopted", present)
 
 
-def _build(fate: Fate, reason: str, owners: Sequence[NodeOwner]) -> OwnerDecision:
+def _build(fate: Fate, reason: OwnershipReason, owners: Sequence[NodeOwner]) -> Judgement:
     evidence = "; ".join(_describe(each) for each in owners)
-    releases = sorted({each.release for each in owners if each.holds is HeldPart.CARDS})
-    action = REASONS[reason]
+    releases = sorted({each.release for each in owners if each.holds is Hold.CARDS})
+    action = NEXT_ACTIONS[reason]
     if fate in {Fate.LEFT_ALONE, Fate.CONTESTED} and releases:
         action = f"{action}; to release the node from its owner, {' or '.join(releases)}"
     return OwnerDecision(

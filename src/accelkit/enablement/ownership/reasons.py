@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-NODE_OWNED: Final = "NodeOwned"
-TWO_OWNERS: Final = "TwoOwners"
-NODE_ADOPTED: Final = "NodeAdopted"
-LEFT_OVER: Final = "LeftOverOfOwner"
-NOT_ALL_READ: Final = "OwnersUnknown"
+OwnershipReason = Literal["NodeOwned", "TwoOwners", "NodeAdopted", "LeftOverOfOwner", "OwnersUnknown"]
 
-# By code, the next action.
-REASONS: Final[dict[str, str]] = {
-    NODE_OWNED: (
+NEXT_ACTIONS: Final[dict[OwnershipReason, str]] = {
+    "NodeOwned": (
         "no action is needed; to adopt the node, make its owner stop offering the cards, then set "
         "accelkit_adopt_nodes: true"
     ),
-    TWO_OWNERS: (
+    "TwoOwners": (
         "let one of them leave the node, and wait until its kubelet has set the resource to 0, after five minutes; "
         "exclude the node by accelkit.io/share=false; or, if no pod requests both, name it in node_labels_coexisting"
     ),
-    NODE_ADOPTED: "no action is needed; the owner of the driver still loads and upgrades it",
-    LEFT_OVER: "no action is needed; to remove it, delete the label, the annotation or the key in the node's status",
-    NOT_ALL_READ: (
+    "NodeAdopted": "no action is needed; the owner of the driver still loads and upgrades it",
+    "LeftOverOfOwner": (
+        "no action is needed; to remove it, delete the label, the annotation or the key in the node's status"
+    ),
+    "OwnersUnknown": (
         "give the user that runs the playbooks the rights of playbooks/files/installer.yml, or name the nodes to share "
         "anyway, with accelkit_adopt_nodes: true"
     ),

@@ -10,7 +10,7 @@ import msgspec
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
 from accelkit.enablement.ownership.fate import Judgement, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
-from accelkit.enablement.ownership.reasons import NOT_ALL_READ, REASONS
+from accelkit.enablement.ownership.reasons import NEXT_ACTIONS
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.owned_metadata import SHARED, read_share_label
 from accelkit.kube.client import ApiClient
@@ -79,8 +79,8 @@ async def survey_owners(
     shared = {name for name, node in by_name.items() if read_share_label(node) == SHARED or read_advertised(node)}
     unread = {"namespaces": namespaces, "DaemonSets": daemon_sets, "ResourceSlices": slices}
     notes = [
-        f"{NOT_ALL_READ}: the API server refuses to list {kind}, so some owners of nodes may be unknown; "
-        f"{REASONS[NOT_ALL_READ]}"
+        f"OwnersUnknown: the API server refuses to list {kind}, so some owners of nodes may be unknown; "
+        f"{NEXT_ACTIONS['OwnersUnknown']}"
         for kind, found in unread.items()
         if found is None
     ]

@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.enablement.partitioning.changes import Change, TaintedNode, is_recorded, plan_change
 from accelkit.enablement.partitioning.desired_nodes import DesiredNode, build_desired_nodes
-from accelkit.enablement.partitioning.reasons import NO_NODE_LEFT, REASONS
+from accelkit.enablement.partitioning.reasons import Conflict, refuse
 from accelkit.enablement.partitioning.room import OwnPods, find_stranded
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
@@ -78,10 +78,11 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     )
     changes = {name: plan_change(node, desired_nodes[name]) for name, node in nodes.items()}
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
-        raise _build_refusal(conflicts)
+        raise refuse(*conflicts)
     if stranded := find_stranded(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
         keys, names = ", ".join(partition.taints), ", ".join(map(str, stranded))
-        raise _build_refusal([f"{NO_NODE_LEFT}: taints of {keys} on {', '.join(tainted)} leave no node for {names}"])
+        text = f"taints of {keys} on {', '.join(tainted)} leave no node for {names}"
+        raise refuse(Conflict("NoNodeLeft", text))
     return await _write(
         api, changes, lambda node: plan_change(node, desired_nodes[node.metadata.name]), tainted, check=check
     )
@@ -100,7 +101,7 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
     removed = await _write(api, changes, plan_change, (), check=check)
     # The error is raised last: a kubelet may write the record of its node, which must not block the others.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
-        raise _build_refusal(conflicts)
+        raise refuse(*conflicts)
     return removed
 
 
@@ -149,13 +150,8 @@ async def _change(api: ApiClient, name: str, change: Change, plan: Callable[[Tai
             return
         change = plan(msgspec.json.decode(await api.get(path), type=TaintedNode))
         if change.conflicts:
-            raise _build_refusal(change.conflicts)
+            raise refuse(*change.conflicts)
     raise ServiceError(f"cannot write the taints of node {name}: it changes too often", next_step="try again")
-
-
-def _build_refusal(conflicts: Sequence[str]) -> ConfigurationError:
-    code = conflicts[0].partition(":")[0]
-    return ConfigurationError("; ".join(conflicts), next_step=REASONS[code])
 
 
 def _is_shared(node: TaintedNode) -> bool:

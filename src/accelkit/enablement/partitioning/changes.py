@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE, DesiredNode
-from accelkit.enablement.partitioning.reasons import LABEL_OF_ANOTHER, RECORD_UNREADABLE
+from accelkit.enablement.partitioning.reasons import Conflict
 from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
@@ -52,27 +52,27 @@ class Change(msgspec.Struct, frozen=True):
         patch: the merge patch, for the resource version that was read; empty if no change is needed.
         before: the current desired or recorded items, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`, sorted.
         after: the same after the change.
-        conflicts: labels of other owners in place of desired ones, as sentences.
+        conflicts: labels of other owners in place of desired ones, or an unreadable record.
     """
 
     patch: dict[str, Any]
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
     """Return the change after which a node has its desired labels and taints, and no earlier ones of accelkit."""
-    present, taints = node.metadata.labels or {}, node.taints
+    name, present, taints = node.metadata.name, node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
-        return Change({}, conflicts=(f"{RECORD_UNREADABLE}: {PARTITIONING_ANNOTATION} of node {node.metadata.name}",))
+        return Change({}, conflicts=(Conflict("RecordUnreadable", f"{PARTITIONING_ANNOTATION} of node {name}"),))
     owned_labels, owned_taints = owned
     patched: dict[str, str | None] = {key: None for key in owned_labels if key not in desired.labels}
     conflicts = []
     for key, value in desired.labels.items():
         if key in present and present[key] != value and key not in owned_labels:
-            conflicts.append(f"{LABEL_OF_ANOTHER}: node {node.metadata.name} has {key}={present[key]}, not {value}")
+            conflicts.append(Conflict("LabelOfAnother", f"node {name} has {key}={present[key]}, not {value}"))
         elif present.get(key) != value:
             patched[key] = value
     kept = [each for each in taints if not _is_ours(each, owned_taints) or each["key"] in desired.taints]

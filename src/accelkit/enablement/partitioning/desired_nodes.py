@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.enablement.partitioning.reasons import REASONS, TWO_ROLES, UNKNOWN_NODE
-from accelkit.errors import ConfigurationError
+from accelkit.enablement.partitioning.reasons import Conflict, refuse
 from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
 # This value distinguishes accelkit's taints from others with the same key. Tolerations match the key only.
@@ -57,13 +56,8 @@ def build_desired_nodes(
             for name in names:
                 former = labels.setdefault(name, {}).setdefault(key, value)
                 if former != value:
-                    raise ConfigurationError(
-                        f"{TWO_ROLES}: node {name} has both {key}={former} and {key}={value}",
-                        next_step=REASONS[TWO_ROLES],
-                    )
+                    raise refuse(Conflict("TwoRoles", f"node {name} has both {key}={former} and {key}={value}"))
     if unknown := sorted(named - {*known}):
-        raise ConfigurationError(
-            f"{UNKNOWN_NODE}: there is no node {', '.join(unknown)}", next_step=REASONS[UNKNOWN_NODE]
-        )
+        raise refuse(Conflict("UnknownNode", f"there is no node {', '.join(unknown)}"))
     keys = tuple(sorted({*taints}))
     return {name: DesiredNode(labels[name], keys if name in tainted else ()) for name in sorted(known)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from accelkit.enablement.work.reasons import REASONS
+from accelkit.enablement.work.reasons import NEXT_ACTIONS, WorkReason
 from accelkit.model.stage import MAX_EVIDENCE, NodeState, Outcome, StageResult
 from accelkit.texts import shorten
 
@@ -15,21 +15,21 @@ class Finding:
     """The outcome of a stage, its reason, and its evidence as a sentence."""
 
     outcome: Outcome
-    reason: str
+    reason: WorkReason | None
     evidence: str
 
 
 def passed(evidence: str) -> Finding:
     """Return the finding for a stage that passed."""
-    return Finding(Outcome.PASS, "", evidence)
+    return Finding(Outcome.PASS, None, evidence)
 
 
-def failed(reason: str, evidence: str) -> Finding:
+def failed(reason: WorkReason, evidence: str) -> Finding:
     """Return the finding for a stage that failed."""
     return Finding(Outcome.FAIL, reason, evidence)
 
 
-def unknown(reason: str, evidence: str) -> Finding:
+def unknown(reason: WorkReason, evidence: str) -> Finding:
     """Return the finding for a stage whose outcome is unknown."""
     return Finding(Outcome.UNKNOWN, reason, evidence)
 
@@ -49,10 +49,10 @@ def build_result(finding: Finding, state: NodeState, seconds: float, *, node: st
         node: the name of the node.
         namespace: the namespace of accelkit.
     """
-    next_action = REASONS[finding.reason].format(node=node, namespace=namespace) if finding.reason else ""
+    next_action = NEXT_ACTIONS[finding.reason].format(node=node, namespace=namespace) if finding.reason else ""
     return StageResult(
         finding.outcome,
-        finding.reason,
+        finding.reason or "",
         shorten(finding.evidence, MAX_EVIDENCE),
         shorten(next_action, MAX_EVIDENCE),
         found_at=round(time.time(), 3),

@@ -10,7 +10,7 @@ from accelkit.enablement.work.findings import Finding, failed, passed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
 from accelkit.enablement.work.pod_board import PodSnapshot
 from accelkit.enablement.work.pods import CHECK, CheckPod
-from accelkit.enablement.work.reasons import REASONS
+from accelkit.enablement.work.reasons import NEXT_ACTIONS, WorkReason
 from accelkit.enablement.work.share_check.evidence import ShareEvidence, decode_evidence
 from accelkit.enablement.work.sides import View
 from accelkit.errors import ApiError, AssignmentError, ServiceError
@@ -43,7 +43,7 @@ def judge_container(node: CheckedNode, snapshot: PodSnapshot, share: Share) -> F
     except ServiceError as exc:
         return failed("NoEvidence", f"the container on {node.name} {_describe_end(ended)}: {exc.message}")
     if ended.exit_code or not evidence.passed:
-        reason = evidence.reason if evidence.reason in REASONS else "WorkFailed"
+        reason: WorkReason = next((each for each in NEXT_ACTIONS if each == evidence.reason), "WorkFailed")
         return failed(reason, evidence.detail or f"the container on {node.name} {_describe_end(ended)}")
     return _judge_evidence(node, evidence, share, load_usable_profiles().profiles)
 
@@ -88,8 +88,8 @@ def _judge_evidence(
         if wrong := find_wrong_variable(profile, card, evidence.variables):
             return failed("WrongDevice", f"the container on {node.name}: {wrong}")
         if wrong := find_wrong_node(profile, card, evidence.device_nodes):
-            reason = "NoDeviceNode" if not evidence.device_nodes else "WrongDevice"
-            return failed(reason, f"the container on {node.name}: {wrong}")
+            words = f"the container on {node.name}: {wrong}"
+            return failed("WrongDevice" if evidence.device_nodes else "NoDeviceNode", words)
     if wrong := _find_wrong_identity(card, evidence):
         return failed("WrongDevice", f"the container on {node.name}: {wrong}")
     closed = f"; {', '.join(evidence.closed)} not opened (files of another user)" if evidence.closed else ""

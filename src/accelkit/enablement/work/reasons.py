@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-from accelkit.enablement.reasons import NEXT_ACTIONS, StageReason
+from accelkit.enablement.reasons import NEXT_ACTIONS as OF_STAGES
+from accelkit.enablement.reasons import StageReason
+
+# Reasons that prevent a check and do not concern the node's cards.
+_Node = Literal["CardsUnknown", "HostFull", "KubeletRefused", "NeverChecked", "NodeMissing", "NodeGone", "StateChanged"]
+_Run = Literal["ApiUnanswered", "NeedNotPassed", "NoFreeShare", "NotPlaced", "OtherRun", "RecordUnreadable"]
+_Pod = Literal["NoImage", "NotEnded", "PodGone", "PodRefused"]
+# Reasons that concern the device plugin.
+_Offer = Literal["NotAdvertised", "NothingAllocatable", "NotAdmitted", "NotObserved", "KubeletDiffers"]
+ShareReason = Literal["CudaFailed", "DeviceNotOpened", "TimedOut", "WorkFailed", "WrongResult"]
+_Container = Literal["ContainerNotStarted", "NoDeviceNode", "NoEvidence", "WrongDevice", "WrongLimit"]
+# Reasons that concern the extender.
+_Ledger = Literal["AssignmentUnreadable", "LedgerDiffers", "LedgerUnread", "NoAssignment"]
+_Scheduler = Literal["NotTried", "SchedulerError", "Unschedulable"]
+WorkReason = Literal[_Node, _Run, _Pod, _Offer, ShareReason, _Container, _Ledger, _Scheduler]
 
 _AGENT: Final = "kubectl --namespace {namespace} logs --selector app.kubernetes.io/component=node-agent"
 
 # The placeholders are {node} and {namespace}.
-REASONS: Final[dict[str, str]] = {
+NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
     # Reasons that prevent a check and do not concern the node's cards.
     "ApiUnanswered": "Check that the API server answers, then run the check again: "
     "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "CardsUnknown": f"Find out why the node's agent publishes no cards: {_AGENT}",
     "HostFull": "Wait until pods of the node end, or free the missing resource, then run the check again",
     "KubeletRefused": "Find out which resource the node lacks: kubectl describe node {node}; then run the check again",
-    "NeverChecked": NEXT_ACTIONS[StageReason.NEVER_CHECKED],
+    "NeverChecked": OF_STAGES[StageReason.NEVER_CHECKED],
     "NeedNotPassed": "Repair the problem that plugin-check reports first",
     "NoFreeShare": "No action is needed: run the check again when a share of the node is free",
     "NoImage": "Load accelkit's image into the node, or push it to a registry that the node reaches (role images)",
-    "NodeMissing": NEXT_ACTIONS[StageReason.NODE_MISSING],
+    "NodeMissing": OF_STAGES[StageReason.NODE_MISSING],
     "NodeGone": "Exclude the node, or find out why it left the cluster",
     "NotEnded": "Find out why the check pod waits: kubectl --namespace {namespace} describe pods; then run it again",
     "NotPlaced": "Repair the problem that extender-check reports first",
     "OtherRun": "Wait until the other run has ended, or the kubelet has released its pod, then run the check again",
     "PodGone": "Find out which client deletes or evicts pods on the node, then run the check again",
     "PodRefused": "Allow pods of the restricted Pod Security Standard in the namespace {namespace}, then run it again",
-    "RecordUnreadable": NEXT_ACTIONS[StageReason.RECORD_UNREADABLE],
-    "StateChanged": NEXT_ACTIONS[StageReason.STATE_CHANGED],
+    "RecordUnreadable": OF_STAGES[StageReason.RECORD_UNREADABLE],
+    "StateChanged": OF_STAGES[StageReason.STATE_CHANGED],
     # Reasons that concern the device plugin.
     "ContainerNotStarted": "Check the container runtime's messages about the pod's devices, such as its CDI files",
     "CudaFailed": "Check whether the driver works on the node: nvidia-smi, dmesg; then accelkit hardware-check there",

@@ -22,6 +22,7 @@ from accelkit.enablement.work.plugin_judgement import NO_IMAGE, judge_container,
 from accelkit.enablement.work.pod_board import PodBoard, PodSnapshot
 from accelkit.enablement.work.pod_life import create_pod, delete_all, delete_own
 from accelkit.enablement.work.pods import CheckPods, build_pod
+from accelkit.enablement.work.reasons import WorkReason
 from accelkit.enablement.work.sides import Sides, View
 from accelkit.errors import ApiError, AssignmentError, ServiceError, raise_first
 from accelkit.inspection.inspection import NodeView
@@ -146,7 +147,9 @@ class _NodeCheck:
             finally:
                 await self._delete(body["metadata"]["name"])
         except ApiError as exc:
-            reason = "OtherRun" if exc.already_exists else "ApiUnanswered" if exc.unanswered else "PodRefused"
+            reason: WorkReason = (
+                "OtherRun" if exc.already_exists else "ApiUnanswered" if exc.unanswered else "PodRefused"
+            )
             problem = unknown(reason, f"the check pod of {self._node.name}: {exc.message}")
             return problem, problem
 
@@ -191,7 +194,7 @@ class _NodeCheck:
             view = await self._sides.read(since)
             plugin = judge_kubelet(self._node, pod, share, view, work)
             extender = judge_ledger(self._node, pod, share, view)
-            settled = plugin.outcome is Outcome.PASS and extender.reason in {"", "LedgerUnread"}
+            settled = plugin.outcome is Outcome.PASS and extender.reason in {None, "LedgerUnread"}
             if settled or time.monotonic() >= until:
                 return plugin, extender
             since = time.monotonic()

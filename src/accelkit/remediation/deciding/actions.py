@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from accelkit.model.pod import PodRef
 from accelkit.remediation.deciding.isolation import Taint
 from accelkit.remediation.deciding.record import NodeRecord
+from accelkit.remediation.deciding.views import HoldReason
 
 
 @dataclass(frozen=True)
@@ -85,4 +86,4 @@ class Decision:
     begun: tuple[str, ...] = ()
     lifted: dict[str, float] = field(default_factory=dict)
     dismissed: tuple[str, ...] = ()
-    hold: str = ""
+    hold: HoldReason = ""

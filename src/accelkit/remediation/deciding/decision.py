@@ -29,7 +29,7 @@ from accelkit.remediation.deciding.isolation import (
 from accelkit.remediation.deciding.lifting import build_write, make_write
 from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step
 from accelkit.remediation.deciding.settings import RemediationSettings
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import HoldReason, NodeView
 from accelkit.texts import shorten
 
 
@@ -125,7 +125,7 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
         draft.cards[name] = step.record
 
 
-def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> str:
+def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
     """Add cards with a fresh fault; return the reason if that is not allowed."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
@@ -156,7 +156,9 @@ def _explain(card: Card, fault: CardFault) -> str:
     )
 
 
-def _finish(view: NodeView, record: NodeRecord, draft: _Draft, settings: RemediationSettings, hold: str) -> Decision:
+def _finish(
+    view: NodeView, record: NodeRecord, draft: _Draft, settings: RemediationSettings, hold: HoldReason
+) -> Decision:
     present = find_condition(view.conditions)
     after = NodeRecord(
         draft.cards, draft.dismissed, record.cordon_before, record.taint, record.condition, record.version

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from accelkit.model.card import Card
 from accelkit.model.pod import PodRef
 from accelkit.model.stage import StageRecord
 from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import NodeRecord
+
+# Why nothing is done on a node; empty if there is no reason.
+_Unknown = Literal["RecordUnreadable", "NodeNotReady", "AgentAway", "InventoryUnknown"]
+HoldReason = Literal["", _Unknown, "NodeCordoned", "Breaker", "LimitReached", "Refused"]
 
 
 class JobState(StrEnum):
@@ -73,7 +78,7 @@ class NodeView:
     boot_id: str = ""
 
     @property
-    def obstacle(self) -> str:
+    def obstacle(self) -> HoldReason:
         """Why no decision is possible; empty if all required data is known."""
         if self.record is None:
             return "RecordUnreadable"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS, DriverReason
 from accelkit.kernelcache.formats import ImageLabels
 
 
@@ -34,7 +34,6 @@ class Answer(msgspec.Struct, frozen=True):
         node: the name of the node.
         aspect: the component to change.
         works: whether the node will work.
-        reason: one of `accelkit.enablement.drivers.reasons.REASONS`.
         evidence: the evidence, as a sentence.
         next_action: the next action.
     """
@@ -42,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True):
     node: str
     aspect: Aspect
     works: Works
-    reason: str
+    reason: DriverReason
     evidence: str
     next_action: str
 
@@ -91,9 +90,9 @@ class FutureFacts(msgspec.Struct, frozen=True):
     caches: Mapping[str, ImageLabels | None] | None = None
 
 
-def answer(node: str, aspect: Aspect, works: Works, reason: str, evidence: str) -> Answer:
+def answer(node: str, aspect: Aspect, works: Works, reason: DriverReason, evidence: str) -> Answer:
     """Return an answer with the next action of its reason."""
-    return Answer(node, aspect, works, reason, evidence, REASONS[reason])
+    return Answer(node, aspect, works, reason, evidence, NEXT_ACTIONS[reason])
 
 
 def find_worst(answers: Iterable[Answer]) -> Answer | None:

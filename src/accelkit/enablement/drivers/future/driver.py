@@ -15,6 +15,7 @@ from accelkit.enablement.drivers.future.answers import (
 )
 from accelkit.enablement.drivers.future.kernel import DriverDelivery, judge_image, judge_package
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.reasons import DriverReason
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.compatibility.verdicts import Fit, judge
 from accelkit.texts import list_some
@@ -87,5 +88,5 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
         )
 
 
-def _answer(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+def _answer(node: DriverNode, works: Works, reason: DriverReason, evidence: str) -> Answer:
     return answer(node.name, Aspect.DRIVER, works, reason, evidence)

@@ -8,6 +8,7 @@ import msgspec
 
 from accelkit.enablement.drivers.future.answers import Answer, Aspect, FutureFacts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.reasons import DriverReason
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 
 
@@ -112,5 +113,5 @@ def judge_image(
     return answer(node.name, aspect, Works.NO, "ImageMissing", f"{image} is not in its registry")
 
 
-def _answer(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+def _answer(node: DriverNode, works: Works, reason: DriverReason, evidence: str) -> Answer:
     return answer(node.name, Aspect.KERNEL, works, reason, evidence)

@@ -12,6 +12,7 @@ import msgspec
 
 from accelkit.enablement.drivers.future.answers import Answer, Aspect, FutureFacts, Works, answer, find_worst
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.reasons import DriverReason
 from accelkit.install.pruning import KINDS
 from accelkit.texts import list_some, shorten
 from accelkit.yaml import load_yaml
@@ -141,5 +142,5 @@ def _judge_gates(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[
             yield _answer(node, Works.UNKNOWN, "GateOff", text)
 
 
-def _answer(node: DriverNode, works: Works, reason: str, evidence: str) -> Answer:
+def _answer(node: DriverNode, works: Works, reason: DriverReason, evidence: str) -> Answer:
     return answer(node.name, Aspect.KUBERNETES, works, reason, evidence)

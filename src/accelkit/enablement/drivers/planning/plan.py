@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.names import build_name
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS, DriverReason, Obstacle
 from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, list_variables, needs_system
 from accelkit.enablement.drivers.systems import System
 from accelkit.inspection.provided_driver import build_label
@@ -45,19 +45,18 @@ class Problem(msgspec.Struct, frozen=True):
     """The reason why nodes get no driver now.
 
     Attributes:
-        reason: one of `accelkit.enablement.drivers.reasons.REASONS`.
         evidence: the evidence, as a sentence.
         nodes: names, sorted.
         wrong: whether a change is required, so that a run fails; otherwise it is only reported.
     """
 
-    reason: str
+    reason: DriverReason
     evidence: str
     nodes: tuple[str, ...]
     wrong: bool = True
 
     def __str__(self) -> str:
-        return f"{self.evidence} ({list_some(self.nodes)}); {REASONS[self.reason]}"
+        return f"{self.evidence} ({list_some(self.nodes)}); {NEXT_ACTIONS[self.reason]}"
 
 
 class DriverPlan(msgspec.Struct, frozen=True):
@@ -108,7 +107,11 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
 
 def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
     """Return the obstacles of nodes with cards of these vendors."""
-    return [_describe_obstacle(node) for node in nodes if node.obstacle and not {*node.vendors}.isdisjoint(drivers)]
+    return [
+        _describe_obstacle(node, node.obstacle)
+        for node in nodes
+        if node.obstacle and not {*node.vendors}.isdisjoint(drivers)
+    ]
 
 
 def _plan_groups(
@@ -149,10 +152,10 @@ def _find_problem(vendor: str, kernel: str, members: Sequence[DriverNode], patte
     return None
 
 
-def _describe_obstacle(node: DriverNode) -> Problem:
-    sentences = {
+def _describe_obstacle(node: DriverNode, obstacle: Obstacle) -> Problem:
+    sentences: dict[Obstacle, str] = {
         "NodeNotReady": "the node is not ready" if node.ready is False else "it is unknown whether the node is ready",
         "NodeCordoned": "the node is cordoned",
         "KernelUnknown": "the node does not report its kernel",
     }
-    return Problem(node.obstacle, sentences[node.obstacle], (node.name,), wrong=False)
+    return Problem(obstacle, sentences[obstacle], (node.name,), wrong=False)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.reading import read_driver_node
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS, Refusal
 from accelkit.enablement.drivers.upgrading.record import Step, write_record
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
@@ -15,7 +15,7 @@ from accelkit.kube.paths import build_node_path
 from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 _TRIES: Final = 10
-_SENTENCES: Final = {
+_SENTENCES: Final[dict[Refusal, str]] = {
     "NodeNotReady": "is not ready, so its driver is not upgraded",
     "RecordUnreadable": f"has an annotation {DRIVER_UPGRADE_ANNOTATION} that is unreadable, or of a newer release",
     "UncordonedByHand": "was uncordoned during the upgrade of its driver",
@@ -45,7 +45,7 @@ async def take_step(
         node = await read_driver_node(api, name)
         step = decide(node)
         if step.refusal:
-            raise ServiceError(f"node {name} {_SENTENCES[step.refusal]}", next_step=REASONS[step.refusal])
+            raise ServiceError(f"node {name} {_SENTENCES[step.refusal]}", next_step=NEXT_ACTIONS[step.refusal])
         if check or not step.changed:
             return node, step
         try:

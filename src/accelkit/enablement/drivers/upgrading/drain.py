@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.drivers.reading import read_driver_node
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS
 from accelkit.enablement.drivers.upgrading.waves import CardUsers, DrainablePod, Waves, plan_waves
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
@@ -120,7 +120,7 @@ def _describe(name: str, waves: Waves, refused: dict[str, str], seconds: float) 
     later = f"; {waves.later} of higher priority were not evicted yet" if waves.later else ""
     return ServiceError(
         f"after {seconds:g} s pods still use cards of node {name} ({list_some(_name(waves.next))}{later}){reason}",
-        next_step=REASONS["PodsRemain"],
+        next_step=NEXT_ACTIONS["PodsRemain"],
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.reasons import DriverReason, Refusal
 from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 from accelkit.texts import shorten
 
@@ -46,7 +47,7 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         began_at: Unix seconds at which it began; identifies the upgrade.
         since: Unix seconds at which the phase began.
         boot_id: the boot ID of the kernel that ran when the upgrade began.
-        reason: why it failed, one of `accelkit.enablement.drivers.reasons.REASONS`.
+        reason: why it failed; a newer release may have written reasons that are unknown here.
         evidence: the evidence for the reason, as a sentence.
     """
 
@@ -73,7 +74,7 @@ class Step(msgspec.Struct, frozen=True):
 
     record: UpgradeRecord | None
     unschedulable: bool | None = None
-    refusal: str = ""
+    refusal: Refusal | None = None
     changed: bool = False
 
 
@@ -149,13 +150,15 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
     return Step(msgspec.structs.replace(found, phase=phase, since=now), changed=True)
 
 
-def end(node: DriverNode, now: float, *, reason: str = "", evidence: str = "", keep_cordoned: bool = False) -> Step:
+def end(
+    node: DriverNode, now: float, *, reason: DriverReason | None = None, evidence: str = "", keep_cordoned: bool = False
+) -> Step:
     """End the upgrade of a node; a node without one is not changed.
 
     Args:
         node: the node.
         now: Unix seconds.
-        reason: why it failed; empty if it succeeded.
+        reason: why it failed; None if it succeeded.
         evidence: the evidence for the reason, as a sentence.
         keep_cordoned: whether a node whose upgrade failed stays cordoned; then the next run uncordons it.
     """

@@ -11,7 +11,7 @@ import msgspec
 
 from accelkit.enablement.drivers.driver_pods import DriverPod
 from accelkit.enablement.drivers.reading import read_driver_node
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS, DriverReason
 from accelkit.enablement.drivers.upgrading.validation import validate
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
@@ -87,18 +87,18 @@ async def wait_for_driver(
         if clock() >= deadline:
             raise ServiceError(
                 f"after {seconds:g} s the driver of node {name} does not work: {reason}: {evidence}",
-                next_step=REASONS[reason],
+                next_step=NEXT_ACTIONS[reason],
             )
         await sleep(POLL_SECONDS)
 
 
 async def _replace(
-    api: ApiClient, name: str, desired: DriverPods | None, deleted: dict[str, None], *, check: bool
-) -> tuple[str, str]:
-    if desired is None or not desired.images:
-        return "", ""
-    collection = build_collection_path("v1", "pods", desired.namespace)
-    query = {"labelSelector": desired.selector, "fieldSelector": f"spec.nodeName={name}"}
+    api: ApiClient, name: str, wanted: WantedPods | None, deleted: dict[str, None], *, check: bool
+) -> tuple[DriverReason | None, str]:
+    if wanted is None or not wanted.images:
+        return None, ""
+    collection = build_collection_path("v1", "pods", wanted.namespace)
+    query = {"labelSelector": wanted.selector, "fieldSelector": f"spec.nodeName={name}"}
     pods, _ = await list_all(api, collection, DriverPod, query=query)
     for pod in pods:
         if pod.image not in desired.images and pod.metadata.deletion_timestamp is None:
@@ -108,7 +108,7 @@ async def _replace(
     ready = {pod.image for pod in pods if pod.started}
     if waiting := sorted(set(wanted.images) - ready):
         return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
-    return "", ""
+    return None, ""
 
 
 async def _delete(api: ApiClient, path: str, uid: str) -> None:
@@ -120,11 +120,13 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
             raise
 
 
-async def _validate(api: ApiClient, name: str, targets: Mapping[str, str], began_at: float) -> tuple[str, str]:
+async def _validate(
+    api: ApiClient, name: str, targets: Mapping[str, str], began_at: float
+) -> tuple[DriverReason | None, str]:
     node = await read_driver_node(api, name)
     for vendor, target in sorted(targets.items()):
         if vendor in node.vendors:
             found = validate(node, vendor, target, began_at=began_at)
             if not found.works:
                 return found.reason, found.evidence
-    return "", ""
+    return None, ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.enablement.drivers.nodes import DriverNode
+from accelkit.enablement.drivers.reasons import DriverReason
 from accelkit.model.card import Health
 from accelkit.model.keys import STAGES_ANNOTATION
 from accelkit.model.stage import Outcome, Stage, read_record
@@ -16,12 +17,12 @@ class Validation(msgspec.Struct, frozen=True):
 
     Attributes:
         works: whether it works; otherwise the upgrade waits.
-        reason: why it does not work yet, one of `accelkit.enablement.drivers.reasons.REASONS`.
+        reason: why it does not work yet.
         evidence: the evidence, as a sentence.
     """
 
     works: bool
-    reason: str = ""
+    reason: DriverReason | None = None
     evidence: str = ""
 
 
@@ -38,7 +39,7 @@ def validate(node: DriverNode, vendor: str, target: str, *, began_at: float = 0.
     return Validation(works=False, reason=reason, evidence=evidence) if reason else _read_stage(node, began_at)
 
 
-def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[str, str]:
+def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[DriverReason | None, str]:
     cards = [card for card in node.cards or () if card.vendor == vendor]
     found = node.list_drivers(vendor)
     sick = [card for card in cards if card.health is Health.UNHEALTHY]
@@ -53,7 +54,7 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[str, str
         other = f"its cards report {shorten(', '.join(found))}, and {target} is required"
         return ("DriverVersionUnknown", unnamed) if "" in found else ("DriverOther", other)
     text = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
-    return ("CardUnhealthy", text) if sick else ("", "")
+    return ("CardUnhealthy", text) if sick else (None, "")
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:

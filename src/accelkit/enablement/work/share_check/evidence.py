@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.enablement.work.reasons import WorkReason
 from accelkit.errors import AccelkitError, ServiceError
 from accelkit.texts import shorten
 
@@ -60,7 +61,7 @@ class WorkError(AccelkitError):
         message: one sentence.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: WorkReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 

@@ -11,7 +11,7 @@ from accelkit.enablement.drivers.future.answers import FutureFacts, FutureVersio
 from accelkit.enablement.drivers.future.judging import judge_future
 from accelkit.enablement.drivers.future.kernel import DriverDelivery, list_images
 from accelkit.enablement.drivers.future.kubernetes import list_lost_kinds, load_table, read_minor
-from accelkit.enablement.drivers.reasons import REASONS
+from accelkit.enablement.drivers.reasons import NEXT_ACTIONS
 from accelkit.enablement.drivers.settings import read_drivers
 from accelkit.kernelcache.formats import ImageLabels, Target
 
@@ -34,7 +34,7 @@ def delivery(mode="container", module_manager=False, **changed):
 
 def ask(node, question, facts=KNOWN, how=None):
     [answer] = judge_future([node], question, how or delivery(), facts)
-    assert answer.next_action == REASONS[answer.reason]
+    assert answer.next_action == NEXT_ACTIONS[answer.reason]
     assert answer.evidence
     return answer.works.value, answer.reason
 

@@ -115,7 +115,7 @@ def test_a_node_that_is_not_ready_is_not_begun(ready):
 def test_a_node_that_its_upgrade_took_away_is_waited_for(phase):
     away = msgspec.structs.replace(run_until(node(), phase), ready=False)
     step = begin(away, TARGET, 3.0)
-    assert (step.refusal, step.record.phase) == ("", phase)
+    assert (step.refusal, step.record.phase) == (None, phase)
 
 
 @pytest.mark.parametrize("cordoned", [False, True])

@@ -4,8 +4,8 @@ import pytest
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
-from accelkit.enablement.ownership.owners import HeldPart
-from accelkit.enablement.ownership.reasons import REASONS
+from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.reasons import NEXT_ACTIONS
 
 
 def owner(holds=HeldPart.CARDS, *, gives=(), state=OwnerState.OWNER, vendor="nvidia"):
@@ -44,7 +44,7 @@ def judge(*owners, shared=False, adopt=False, coexisting=()):
 def test_fates(owners, shared, adopt, fate):
     found = judge(*owners, shared=shared, adopt=adopt)
     assert found.fate is fate
-    assert (found.reason in REASONS) == bool(owners)
+    assert (found.reason in NEXT_ACTIONS) == bool(owners)
     assert bool(found.next_action) == bool(owners)
 
 

@@ -10,7 +10,7 @@ from fake_api.watches import WatchedApi
 
 from accelkit.enablement.work import pod_life, run, sides
 from accelkit.enablement.work.pods import CheckPods, name_pod
-from accelkit.enablement.work.reasons import REASONS
+from accelkit.enablement.work.reasons import NEXT_ACTIONS
 from accelkit.enablement.work.run import check_nodes
 from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
@@ -220,7 +220,7 @@ def check(cluster, check_pods):
         for name, each in found.items():
             for result in each.values():
                 assert (result.reason == "") is (result.outcome is Outcome.PASS)
-                assert result.next_action == REASONS.get(result.reason, "").format(node=name, namespace="accelkit")
+                assert result.next_action == NEXT_ACTIONS.get(result.reason, "").format(node=name, namespace="accelkit")
         return found
 
     return checked

@@ -7,7 +7,7 @@ import pytest
 
 from accelkit.enablement.work import reasons
 from accelkit.enablement.work.findings import build_result, failed
-from accelkit.enablement.work.reasons import REASONS
+from accelkit.enablement.work.reasons import NEXT_ACTIONS
 from accelkit.model.stage import MAX_EVIDENCE, NodeState
 
 ROOM = Path(reasons.__file__).parent
@@ -16,18 +16,18 @@ ROOM = Path(reasons.__file__).parent
 def test_each_reason_is_given_somewhere_and_each_that_is_given_is_known():
     text = "".join(path.read_text() for path in ROOM.rglob("*.py") if path.name != "reasons.py")
     given = set(re.findall(r'"([A-Z][A-Za-z]+)"', text))
-    assert set(REASONS) <= given
+    assert set(NEXT_ACTIONS) <= given
     called = re.findall(r'(?:failed|unknown|WorkError)\(\s*"(\w+)"', text)
-    assert set(called) <= set(REASONS)
+    assert set(called) <= set(NEXT_ACTIONS)
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", NEXT_ACTIONS)
 def test_a_next_action_is_about_this_node_and_the_namespace_where_accelkit_runs(reason):
     result = build_result(failed(reason, "seen"), NodeState(), 0.0, node="n" * 63, namespace="cards")
     assert not {*"{}"} & {*result.next_action}
     assert "--namespace accelkit" not in result.next_action
     assert 0 < len(result.next_action) <= MAX_EVIDENCE
-    assert "n" * 63 in result.next_action or "{node}" not in REASONS[reason]
+    assert "n" * 63 in result.next_action or "{node}" not in NEXT_ACTIONS[reason]
 
 
 def test_logs_are_asked_for_where_the_agents_run():
