@@ -16,8 +16,8 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import PODS, build_leases_path, build_object_path
 from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.assignment import decode_assignment
+from accelkit.model.keys import MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
-from accelkit.model.pod import MIRROR_ANNOTATION
 
 # The API server leaves out ended pods, so that a cluster with many finished Jobs does not send them.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"

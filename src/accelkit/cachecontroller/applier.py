@@ -13,8 +13,8 @@ from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan, Secret
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.errors import ApiError, NotLeadingError
 from accelkit.gkm.conditions import Reason
-from accelkit.gkm.names import CLUSTER_CACHES
-from accelkit.gkm.objects import API_VERSION, Cache, CacheStatus
+from accelkit.gkm.names import API, CLUSTER_CACHES
+from accelkit.gkm.objects import Cache, CacheStatus
 from accelkit.kernelcache.registry.pull_secrets import PULL_SECRET_KEYS
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
@@ -236,9 +236,7 @@ def build_cache_path(cache: Cache) -> str:
     """Return the path of a cache."""
     if cache.of_cluster:
         return build_object_path(CLUSTER_CACHES, cache.metadata.name)
-    return build_object_path(
-        build_collection_path(API_VERSION, "gkmcaches", cache.metadata.namespace), cache.metadata.name
-    )
+    return build_object_path(build_collection_path(API, "gkmcaches", cache.metadata.namespace), cache.metadata.name)
 
 
 def _collection(name: ObjectName) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from accelkit.gkm.conditions import UNDER_WAY, Condition, ConditionType, find_condition
-from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache
+from accelkit.gkm.names import API
+from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND, Cache
 from accelkit.kube.events import Events, ObjectReference
 
 _REPORTED_TYPES: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, ConditionType.READY, ConditionType.DEGRADED)
@@ -42,4 +43,4 @@ class CacheEvents:
 def _refer(cache: Cache) -> ObjectReference:
     kind = CLUSTER_CACHE_KIND if cache.of_cluster else CACHE_KIND
     meta = cache.metadata
-    return ObjectReference(kind, meta.name, meta.namespace, meta.uid, api_version=API_VERSION)
+    return ObjectReference(kind, meta.name, meta.namespace, meta.uid, api_version=API)

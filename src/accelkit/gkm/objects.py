@@ -15,7 +15,6 @@ from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition
 from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 
-API_VERSION: Final = "gkm.io/v1alpha1"
 CACHE_KIND: Final = "GKMCache"
 CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 

@@ -12,8 +12,8 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, is_refusal
-from accelkit.gkm.names import CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES
-from accelkit.gkm.objects import API_VERSION, CACHE_KIND, CLUSTER_CACHE_KIND, Cache, CacheNode, NodeCacheStatus
+from accelkit.gkm.names import API, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES
+from accelkit.gkm.objects import CACHE_KIND, CLUSTER_CACHE_KIND, Cache, CacheNode, NodeCacheStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
@@ -52,7 +52,7 @@ class CacheRequest:
     @property
     def collection(self) -> str:
         """The path of the collection."""
-        return build_collection_path(API_VERSION, "gkmcaches", self.namespace) if self.namespace else CLUSTER_CACHES
+        return build_collection_path(API, "gkmcaches", self.namespace) if self.namespace else CLUSTER_CACHES
 
     def __str__(self) -> str:
         return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
@@ -94,7 +94,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
             raise ConfigurationError(f"cannot create {request}: no image is given", next_step="give its image")
         if not check:
             metadata = {"name": request.name} | ({"namespace": request.namespace} if request.namespace else {})
-            body = {"apiVersion": API_VERSION, "kind": request.kind, "metadata": metadata, "spec": dict(request.spec)}
+            body = {"apiVersion": API, "kind": request.kind, "metadata": metadata, "spec": dict(request.spec)}
             await api.post(request.collection, body)
         return {}, True
     spec: dict[str, Any] = msgspec.json.decode(raw).get("spec") or {}
@@ -164,7 +164,7 @@ async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | Non
     if raw is None:
         return None, []
     cache = msgspec.json.decode(raw, type=Cache)
-    nodes = build_collection_path(API_VERSION, "gkmcachenodes", request.namespace)
+    nodes = build_collection_path(API, "gkmcachenodes", request.namespace)
     found, _ = await list_all(api, nodes if request.namespace else CLUSTER_CACHE_NODES, CacheNode)
     reports = []
     for node in sorted(found, key=lambda each: each.metadata.name):

@@ -15,6 +15,7 @@ from accelkit.model.keys import (
     LABELS_ANNOTATION,
     REPAIRED_ANNOTATION,
     SHARE_LABEL,
+    SHARED,
     SHARED_AS_ANNOTATION,
     STAGES_ANNOTATION,
 )
@@ -24,7 +25,6 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_own_dialect
 
 TABLES: Final = ("capacity", "allocatable")
-SHARED: Final = "true"
 
 _ANNOTATIONS: Final = (
     *(

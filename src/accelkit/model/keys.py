@@ -1,6 +1,7 @@
-"""The keys of accelkit on Kubernetes objects: labels, annotations, taints, conditions, finalizers, and resource names.
+"""The keys of accelkit on Kubernetes objects, and its environment variables in containers.
 
-Each key is defined here once. docs/reference/keys.md lists who writes and who reads each of them.
+These are labels, annotations, taints, conditions, finalizers and resource names. Each is defined here once.
+docs/reference/keys.md lists who writes and who reads each key.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 PART_OF_LABELS: Final = {PART_OF_LABEL: "accelkit"}
 PART_OF_SELECTOR: Final = f"{PART_OF_LABEL}=accelkit"
+
+# Written by kubelets: on nodes, and on the mirror pods of static pods.
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+CONFIG_HASH_ANNOTATION: Final = "kubernetes.io/config.hash"
 
 # Extended resources of the native dialect: units of memory, and whole cards.
 MEMORY_RESOURCE: Final = "accelkit.io/memory"
@@ -34,6 +40,7 @@ REPAIRED_ANNOTATION: Final = "accelkit.io/mended"
 
 # On nodes, written by the installation.
 SHARE_LABEL: Final = "accelkit.io/share"
+SHARED: Final = "true"
 # The label of another system that accelkit has set on the node. A label that existed before is not removed.
 SHARED_AS_ANNOTATION: Final = "accelkit.io/shared-as"
 # The unit in which pods of the node got memory before accelkit adopted the node.
@@ -74,6 +81,9 @@ POD_GROUP_GATE: Final = "accelkit.io/pod-group"
 CHECK_RUN_ANNOTATION: Final = "accelkit.io/check-run"
 # On the static pod of kube-scheduler: the dnsPolicy that was replaced, empty where there was none.
 FORMER_DNS_POLICY_ANNOTATION: Final = "accelkit.io/former-dns-policy"
+
+# In the environment of a container with a share: its memory.
+MEMORY_VARIABLE: Final = "ACCELKIT_MEMORY_BYTES"
 
 # On all objects that are created for a kernel cache. Labels may hold hashes, so annotations hold the whole names.
 CACHE_KEY_PREFIX: Final = "cache.accelkit.io/"

@@ -13,8 +13,6 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
-# On the mirror pod of a static pod.
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 # Phases in which the containers have ended permanently.
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 # The condition in which kube-scheduler reports its result.

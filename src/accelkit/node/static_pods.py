@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
+from accelkit.model.keys import CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION
 from accelkit.model.pod import Pod
 
-_STATIC_UID: Final = "kubernetes.io/config.hash"
-_MIRROR: Final = "kubernetes.io/config.mirror"
-STATIC_ANNOTATIONS: Final = (_STATIC_UID, _MIRROR)
+STATIC_ANNOTATIONS: Final = (CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION)
 _UID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
@@ -36,8 +35,8 @@ class StaticPods:
         """Add or replace a pod."""
         uid = pod.metadata.uid
         self._names[uid] = pod.metadata.namespace, pod.metadata.name
-        claim = pod.find_annotation(_STATIC_UID) or ""
-        if _UID.fullmatch(claim) and pod.find_annotation(_MIRROR) == claim:
+        claim = pod.find_annotation(CONFIG_HASH_ANNOTATION) or ""
+        if _UID.fullmatch(claim) and pod.find_annotation(MIRROR_ANNOTATION) == claim:
             self._claims[uid] = claim
         else:
             self._claims.pop(uid, None)

@@ -27,9 +27,9 @@ from accelkit.kube.views.metadata import Condition
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import Inventory
-from accelkit.model.keys import NAME_LABEL
+from accelkit.model.keys import MIRROR_ANNOTATION, NAME_LABEL
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, decode_allocations
-from accelkit.model.pod import MIRROR_ANNOTATION, ConfigMap, Node, Pod, PodRef
+from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.remediation.deciding.record import NodeRecord
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
 from accelkit.remediation.nodes import NodeObject, read_inventory, view_node

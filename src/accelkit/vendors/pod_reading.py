@@ -15,8 +15,8 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import Assignment, decode_assignment
 from accelkit.model.hold import Hold, find_hold
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.keys import ASSIGNMENT_ANNOTATION, CHECK_RUN_ANNOTATION, REQUEST_ANNOTATION
-from accelkit.model.pod import MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, CHECK_RUN_ANNOTATION, MIRROR_ANNOTATION, REQUEST_ANNOTATION
+from accelkit.model.pod import NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount

@@ -19,10 +19,12 @@ from accelkit.cacheagent.reporting.bounds import bound_report
 from accelkit.cacheagent.reporting.status_patch import build_status_patch
 from accelkit.errors import ApiError
 from accelkit.gkm import names
-from accelkit.gkm.objects import API_VERSION, CacheNode, NodeStatus
+from accelkit.gkm.names import API
+from accelkit.gkm.objects import CacheNode, NodeStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.model.keys import HOSTNAME_LABEL
 from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
@@ -140,7 +142,7 @@ class ReportWriter:
     async def _create(self, collection: str, namespace: str, path: str) -> NodeStatus:
         metadata: dict[str, Any] = {"name": self._node}
         if len(self._node) <= _LONGEST_LABEL:
-            metadata["labels"] = {"kubernetes.io/hostname": self._node}
+            metadata["labels"] = {HOSTNAME_LABEL: self._node}
         if self._node_uid:
             # Kubernetes deletes the report with the node; no agent could.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
@@ -149,7 +151,7 @@ class ReportWriter:
             metadata["namespace"] = namespace
         kind = "GKMCacheNode" if namespace else "ClusterGKMCacheNode"
         try:
-            answer = await self._api.post(collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
+            answer = await self._api.post(collection, {"apiVersion": API, "kind": kind, "metadata": metadata})
         except ApiError as exc:
             if not exc.already_exists:
                 raise
@@ -164,4 +166,4 @@ def _describe_place(namespace: str) -> str:
 def _find_collection(namespace: str) -> str:
     if not namespace:
         return names.CLUSTER_CACHE_NODES
-    return build_collection_path(API_VERSION, "gkmcachenodes", namespace)
+    return build_collection_path(API, "gkmcachenodes", namespace)

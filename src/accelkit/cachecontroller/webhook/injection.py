@@ -12,11 +12,11 @@ from accelkit.cachecontroller.webhook.places import list_container_mounts, move
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
 from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
 from accelkit.gkm.names import COPY_SOURCE_SUFFIX
+from accelkit.model.keys import HOSTNAME_LABEL
 from accelkit.texts import shorten
 
 # Used if the image does not state its framework: the frameworks do not read each other's files.
 _VARIABLES: Final = ("TRITON_CACHE_DIR", "VLLM_CACHE_ROOT")
-_HOSTNAME: Final = "kubernetes.io/hostname"
 # More hosts would be most of a cluster.
 _MOST_HOSTS: Final = 100
 _WEIGHT: Final = 50
@@ -88,8 +88,8 @@ def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
     of_nodes = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
     terms = of_nodes.get("preferredDuringSchedulingIgnoredDuringExecution") or []
     named = [each.get("key") for term in terms for each in (term.get("preference") or {}).get("matchExpressions") or []]
-    if _HOSTNAME not in named:
-        expression = {"key": _HOSTNAME, "operator": "In", "values": sorted(hosts)}
+    if HOSTNAME_LABEL not in named:
+        expression = {"key": HOSTNAME_LABEL, "operator": "In", "values": sorted(hosts)}
         terms = [*terms, {"weight": _WEIGHT, "preference": {"matchExpressions": [expression]}}]
         of_nodes["preferredDuringSchedulingIgnoredDuringExecution"] = terms
 

@@ -12,11 +12,12 @@ from accelkit.enablement.ownership.fate import Judgement, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NEXT_ACTIONS
 from accelkit.errors import ApiError, ConfigurationError
-from accelkit.install.owned_metadata import SHARED, read_share_label
+from accelkit.install.owned_metadata import read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed, list_all
 from accelkit.kube.paths import NODES, build_collection_path
 from accelkit.kube.views.metadata import PartialObject
+from accelkit.model.keys import SHARED
 from accelkit.model.pod import Node
 from accelkit.vendors.advertised import read_advertised
 

@@ -13,11 +13,10 @@ from accelkit.enablement.partitioning.reasons import Conflict, refuse
 from accelkit.enablement.partitioning.room import OwnPods, find_stranded
 from accelkit.errors import AccelkitError, ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import for_each_node
-from accelkit.install.owned_metadata import SHARED
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
-from accelkit.model.keys import SHARE_LABEL
+from accelkit.model.keys import SHARE_LABEL, SHARED
 
 # Other clients change a node's taints rarely, so this number of conflicts is not expected.
 _TRIES: Final = 5

@@ -10,8 +10,9 @@ from accelkit.enablement.facts.node_facts import NodeFacts
 from accelkit.enablement.reasons import StageReason
 from accelkit.enablement.stages.results import failed, passed, skipped, unknown
 from accelkit.errors import InventoryError
-from accelkit.install.owned_metadata import SHARED, read_share_label
+from accelkit.install.owned_metadata import read_share_label
 from accelkit.model.inventory import Inventory
+from accelkit.model.keys import SHARED
 from accelkit.model.label_record import read_label_record
 from accelkit.model.stage import StageResult
 from accelkit.texts import count_cards

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from accelkit.enablement.facts.node_state import build_state, read_inventory
 from accelkit.errors import InventoryError, QuantityError
-from accelkit.install.owned_metadata import SHARED, read_share_label
+from accelkit.install.owned_metadata import read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.keys import ADVERTISED_ANNOTATION, STAGES_ANNOTATION
+from accelkit.model.keys import ADVERTISED_ANNOTATION, SHARED, STAGES_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.stage import NodeState
 from accelkit.model.units import parse_quantity

@@ -14,8 +14,7 @@ from typing import Any, Final
 from accelkit.kube.ownership import OWNER_LABELS
 from accelkit.kube.views.metadata import ExplainedCondition
 from accelkit.kube.views.pod import ContainerState, ExplainedPod
-from accelkit.model.keys import CHECK_RUN_ANNOTATION, COMPONENT_LABEL, NAME_LABEL, PART_OF_SELECTOR
-from accelkit.model.pod import MIRROR_ANNOTATION
+from accelkit.model.keys import CHECK_RUN_ANNOTATION, COMPONENT_LABEL, MIRROR_ANNOTATION, NAME_LABEL, PART_OF_SELECTOR
 
 CHECK: Final = "check"
 HOLD: Final = "hold"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.kube.views.metadata import ExplainedCondition, is_true
+from accelkit.model.keys import MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import ENDED_PHASES, MIRROR_ANNOTATION, PodRef
+from accelkit.model.pod import ENDED_PHASES, PodRef
 
 
 class Waiting(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.device_plugin.cdi import find_cdi_name
 from accelkit.node.devices import DeviceIds
@@ -14,7 +15,6 @@ from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, build_mps_env
 from accelkit.vendors.profiles import Profile
 
 # The memory that the program in the container may use.
-MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
 
 
 def build_container_response(

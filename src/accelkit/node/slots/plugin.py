@@ -15,9 +15,10 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import DevicePluginError
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.assigned_pod import Key
-from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.device_plugin.container_response import build_container_response
 from accelkit.node.device_plugin.device_list import HEALTHY
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation

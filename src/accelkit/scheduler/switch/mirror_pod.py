@@ -17,14 +17,13 @@ from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.paths import build_pod_path
+from accelkit.model.keys import CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.scheduler.configuration.command_line import find_option_value
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
-_HASH: Final = "kubernetes.io/config.hash"
 _PORT: Final = 10259
 # A scheduler with an invalid configuration exits at once; one that has run for this time has accepted it.
 _STEADY_SECONDS: Final = 4.0
@@ -143,8 +142,8 @@ class MirrorPod:
         annotations = pod.metadata.annotations or {}
         commands_of_pod = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
         if any(commands_of_pod.get(name) != words for name, words in commands.items()) or annotations.get(
-            _MIRROR
-        ) != annotations.get(_HASH):
+            MIRROR_ANNOTATION
+        ) != annotations.get(CONFIG_HASH_ANNOTATION):
             watch.problem = "the kubelet still runs the former manifest"
             return
         statuses = {each.name: each for each in pod.status.container_statuses}

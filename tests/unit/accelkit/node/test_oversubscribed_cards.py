@@ -4,8 +4,9 @@ import pytest
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.node.device_plugin.capacity_check import check_capacity
-from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.device_plugin.container_response import build_container_response
 from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles

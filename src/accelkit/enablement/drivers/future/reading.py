@@ -11,7 +11,7 @@ import msgspec
 from accelkit.enablement.drivers.future.answers import RequestedApi
 from accelkit.enablement.drivers.future.kubernetes import load_table
 from accelkit.errors import ApiError, CacheError, RegistryError
-from accelkit.gkm.objects import API_VERSION
+from accelkit.gkm.names import API
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache_image import read_cache_image
 from accelkit.kernelcache.oci.reference import parse_reference
@@ -121,7 +121,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):
         try:
-            found, _ = await list_all(api, build_collection_path(API_VERSION, plural), _Cache)
+            found, _ = await list_all(api, build_collection_path(API, plural), _Cache)
         except ApiError as exc:
             if not exc.not_found:
                 return None

@@ -15,7 +15,7 @@ from accelkit.enablement.work.share_check.cpu import add_on_cpu
 from accelkit.enablement.work.share_check.cuda import LIBRARY, Driver, add_on_cards, load_driver
 from accelkit.enablement.work.share_check.devices import open_devices
 from accelkit.enablement.work.share_check.evidence import ShareEvidence, WorkError
-from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.vendors.profiles import Profile
 
 

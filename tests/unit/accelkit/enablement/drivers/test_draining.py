@@ -10,8 +10,7 @@ from accelkit.enablement.drivers.upgrading.validation import validate
 from accelkit.enablement.drivers.upgrading.waves import CardUsers, DrainablePod, plan_waves
 from accelkit.model.assignment import Assignment, Share, encode_assignment
 from accelkit.model.card import Health
-from accelkit.model.keys import STAGES_ANNOTATION
-from accelkit.model.pod import MIRROR_ANNOTATION
+from accelkit.model.keys import MIRROR_ANNOTATION, STAGES_ANNOTATION
 from accelkit.model.stage import NodeState, Outcome, Stage, StageRecord, StageResult, write_record
 from accelkit.vendors.profiles import load_profiles
 

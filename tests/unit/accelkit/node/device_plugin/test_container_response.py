@@ -5,8 +5,8 @@ from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.node.device_plugin.container_response import (
-    MEMORY_VARIABLE,
     build_container_response,
     build_dialect_environment,
     list_cdi_kinds,

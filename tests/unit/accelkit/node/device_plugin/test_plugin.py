@@ -10,10 +10,10 @@ from support.kubelets import PluginPods, PodResources, build_allocation, build_p
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
+from accelkit.model.keys import MEMORY_VARIABLE
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin import plugin as module
-from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import DeviceIds
