@@ -5,6 +5,7 @@ AccelkitError
   RequestError         a pod's request can never be granted as written
   InventoryError       a node's inventory annotation cannot be used
   AssignmentError      an assignment annotation cannot be used
+  ManagedResourcesError  the record of managed resources cannot be used
   ProfileError         a vendor profile or dialect is invalid
   PluginError          a plug-in of another distribution cannot be used
   ApiError             the Kubernetes API server refused a request or could not be reached
@@ -29,6 +30,12 @@ AccelkitError
     UnverifiedError    no signature of an image satisfies a policy (the same module)
   ExampleError         the requested example cannot be generated
   WorkError            a check in a pod failed (in accelkit.enablement.work.share_check.evidence)
+  GroupSizeError       the size of a pod group is unknown (in accelkit.extender.groups.group_index)
+  PullSecretError      a pull secret cannot be used (in accelkit.kernelcache.registry.pull_secrets)
+  UnreadablePodError   a pod cannot be read (in accelkit.cachecontroller.live_reads.pods)
+  AnnotationError      the request of a pod for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
+    UnknownCacheError    it names an unknown cache (in accelkit.cachecontroller.webhook.injection)
+  ReplacementError     a pod cannot get its cache as requested (in accelkit.cachecontroller.webhook.replacement)
 
 Each error has one sentence for the user and, if accelkit knows it, the next step.
 """

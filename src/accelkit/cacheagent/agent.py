@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.side_by_side import run_until
 from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ async def run(options: AgentOptions) -> None:
             async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
                 await store.open()
                 try:
-                    await _run_until(stop, agent.list_loops())
+                    await run_until(stop, agent.list_loops())
                 finally:
                     await agent.end_work()
     log.info("cache agent ended")
@@ -123,18 +124,6 @@ def _end(stop: asyncio.Event, number: signal.Signals) -> None:
     # The exit code is 0 and does not show the sender, for example a kubelet after a failed probe.
     log.info("cache agent is shutting down after %s", number.name)
     stop.set()
-
-
-async def _run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(loop) for loop in loops]
-            await stop.wait()
-            for task in tasks:
-                task.cancel()
-    except ExceptionGroup as failures:
-        # The command line reports one error; the others are its consequences.
-        raise failures.exceptions[0] from failures
 
 
 class CacheAgent:

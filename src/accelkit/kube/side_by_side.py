@@ -1,9 +1,9 @@
-"""Concurrent requests with one deadline for all of them."""
+"""Concurrent requests with one deadline, and concurrent loops of a service."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -36,5 +36,16 @@ async def request_all(
 
     with suppress(TimeoutError), raise_first(Exception):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for each in targets:
-                group.create_task(request_within_limit(each))
+            for each in asked:
+                group.create_task(ask_within_limit(each))
+
+
+async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
+    """Run the loops until `stop` is set. The first error of a loop stops all loops, and is raised without a group."""
+    # A command reports one error. The others are its consequences, or the next start reports them.
+    with raise_first(Exception):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()

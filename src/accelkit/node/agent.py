@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
+from accelkit.kube.side_by_side import run_until
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_metrics.exposition import register_card_metrics
 from accelkit.node.card_states import CardStates
@@ -246,14 +247,39 @@ class _Agent:
         ]
 
 
-async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
-    """Run the loops until `stop` is set. The first error of a loop stops all loops, and is raised without a group."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(loop) for loop in loops]
-            await stop.wait()
-            for task in tasks:
-                task.cancel()
-    except ExceptionGroup as failures:
-        # The command reports one error. The others are its consequences, or the next start reports them.
-        raise failures.exceptions[0] from failures
+def _is_always_managed(_resource: str) -> bool:
+    return True
+
+
+def _make_plugins(
+    options: AgentOptions,
+    dialect: Dialect,
+    *,
+    pods: NodePods,
+    metrics: Metrics,
+    wake: asyncio.Event,
+    is_managed: Callable[[str], bool],
+) -> Sequence[DevicePlugin]:
+    memory, cards = dialect.resources.memory, dialect.resources.cards
+    allocations = {
+        memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
+        cards: PreferredAllocation(whole=True),
+    }
+    return [
+        DevicePlugin(
+            options.root,
+            resource=resource,
+            whole=resource == cards,
+            pods=pods,
+            allocations=allocations[resource],
+            other=(other, allocations[other]),
+            steering=options.steering,
+            counted=list_device_resources(dialect),
+            on_allocate=wake.set,
+            count=metrics.build_allocation_counter(resource),
+            environment=dialect.environment,
+            mps=options.mps,
+            is_managed=partial(is_managed, resource),
+        )
+        for resource, other in ((memory, cards), (cards, memory))
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accelkit.errors import AccelkitError
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION
 from accelkit.texts import shorten
 
@@ -16,7 +17,7 @@ _MOST: Final = 16
 _MOST_CHARACTERS: Final = 64 * 1024
 
 
-class AnnotationError(ValueError):
+class AnnotationError(AccelkitError):
     """The annotation is invalid or cannot be satisfied; the text contains the reason."""
 
 

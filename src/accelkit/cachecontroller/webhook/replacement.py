@@ -9,6 +9,7 @@ from accelkit.cachecontroller.webhook.cache_claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, build_volume, fills_copy, find_shortage, name_copy
 from accelkit.cachecontroller.webhook.places import Places, find_places
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, list_mounts, put_first
+from accelkit.errors import AccelkitError
 from accelkit.gkm.objects import Cache, CacheStatus, Delivery
 from accelkit.kernelcache.formats.mounts import translate_sub_path
 
@@ -17,7 +18,7 @@ ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | Non
 _PROPAGATION: Final = "mountPropagation"
 
 
-class ReplacementError(ValueError):
+class ReplacementError(AccelkitError):
     """The pod cannot get the cache as requested; the text contains the reason."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from accelkit.errors import CacheError
+from accelkit.errors import CacheError, raise_first
 from accelkit.kernelcache.extraction.assembly import UnpackedLayer, assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import CACHE, Place, find_other, lock_place, read_completed
@@ -233,14 +233,11 @@ async def _unpack_layers(
             )
         return UnpackedLayer(tree, contents)
 
-    try:
+    with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(unpack_layer(number, layer)) for number, layer in enumerate(image.manifest.layers)
             ]
-    except BaseExceptionGroup as exc:
-        # One error is enough, because the other ones mostly follow from it.
-        raise exc.exceptions[0] from None
     return [task.result() for task in tasks]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from accelkit.errors import CacheError, RegistryError
+from accelkit.errors import CacheError, RegistryError, raise_first
 from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.publishing.existing_images import MAX_MANIFESTS
@@ -145,9 +145,7 @@ class _Copying:
                 )
             self.result.uploaded_bytes += blob.size if sent else 0
 
-        try:
+        with raise_first(Exception):
             async with asyncio.TaskGroup() as group:
                 for blob in {each.digest: each for each in (document.config, *document.layers)}.values():
                     group.create_task(copy_blob(blob))
-        except BaseExceptionGroup as exc:
-            raise exc.exceptions[0] from None

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from accelkit.cli import main
 from accelkit.errors import DevicePluginError
-from accelkit.node.agent import run_until
+from accelkit.kube.side_by_side import run_until
 
 
 class Loop:
