@@ -1,4 +1,4 @@
-"""Preparation of types for `msgspec.convert`."""
+"""Preparation of types for `msgspec.convert`, and versions of documents."""
 
 from __future__ import annotations
 
@@ -16,3 +16,19 @@ def prepare(*types: Any) -> None:
     """
     for each in types:
         msgspec.json.Decoder(each)
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+_versioned = msgspec.json.Decoder(_Versioned)
+
+
+def decode_version(document: str) -> int:
+    """Return the version of a JSON document, which is read first because another version may have other fields.
+
+    Raises:
+        msgspec.MsgspecError: it has no version.
+    """
+    return _versioned.decode(document).version

@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from accelkit.errors import InventoryError, ManagedResourcesError
+from accelkit.errors import ManagedResourcesError
 from accelkit.install.nodes import list_nodes
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present, patch_or_create
 from accelkit.kube.paths import build_collection_path, build_config_maps_path, build_object_path
-from accelkit.model.inventory import decode_inventory
+from accelkit.model.inventory import read_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.managed_resources import (
     MANAGED_RESOURCES_LABELS,
@@ -135,10 +135,8 @@ async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]
 
 def _read_withheld(node: Node) -> Collection[str]:
     """Return the resources of which a node lists only the devices that pods hold."""
-    try:
-        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").withheld or ()
-    except InventoryError:
-        return ()
+    inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
+    return () if inventory is None else inventory.withheld or ()
 
 
 async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.install.owned_metadata import read_share_label
-from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, decode_inventory, read_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.managed_resources import MANAGED_RESOURCES_NAME
 from accelkit.model.pod import Node
@@ -39,10 +39,8 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
 
 def find_library_problems(node: Node) -> tuple[str, ...]:
     """Return the problems that a node's agent reports about the vendors' libraries, as sentences."""
-    try:
-        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").library_problems
-    except InventoryError:
-        return ()
+    inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
+    return () if inventory is None else inventory.library_problems
 
 
 def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
@@ -68,10 +66,8 @@ def has_cards(node: Node) -> bool:
     labels = node.metadata.labels or {}
     if any(labels.get(label) == "true" for label in list_presence_labels()):
         return True
-    try:
-        return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
-    except InventoryError:
-        return False
+    inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
+    return inventory is not None and bool(inventory.cards)
 
 
 def _find_absent(node: Node, inventory: Inventory, dialect: Dialect) -> str | None:

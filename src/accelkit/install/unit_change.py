@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from accelkit.errors import DevicePluginError, InventoryError, QuantityError
+from accelkit.errors import DevicePluginError, QuantityError
 from accelkit.install.workloads import Workload, list_workloads_requesting
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
-from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.inventory import Inventory, read_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, format_unit, parse_quantity
@@ -52,8 +52,12 @@ async def plan_unit_change(
         ApiError: the API server refused or did not answer.
     """
     nodes, _ = await list_all(api, NODES, Node)
-    inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
-    current = {inventory.configured_unit_bytes for inventory in inventories.values()}
+    inventories = {
+        node.metadata.name: inventory
+        for node in nodes
+        if (inventory := read_inventory(node.find_annotation(INVENTORY_ANNOTATION)))
+    }
+    current = {inventory.told_unit_bytes for inventory in inventories.values()}
     if not current and former_unit_bytes is not None:
         current = {former_unit_bytes}
     refusals = {
@@ -85,13 +89,6 @@ def _format_amount(units: str, unit_bytes: int) -> str:
         return format_bytes(parse_quantity(units) * unit_bytes)
     except QuantityError:
         return f"{units} units of {format_unit(unit_bytes)}"
-
-
-def _read_inventory(node: Node) -> Inventory | None:
-    try:
-        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
-    except InventoryError:
-        return None
 
 
 def _find_refusal(inventory: Inventory, unit_bytes: int) -> str | None:

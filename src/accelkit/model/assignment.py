@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.decoding import decode_version
 from accelkit.errors import AssignmentError
 from accelkit.model.amounts import Amounts
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
@@ -41,11 +42,6 @@ class Assignment(msgspec.Struct, frozen=True):
     recorded: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Version(msgspec.Struct):
-    version: int
-
-
-_version = msgspec.json.Decoder(_Version)
 _assignment = msgspec.json.Decoder(Assignment)
 
 
@@ -63,7 +59,7 @@ def decode_assignment(text: str) -> Assignment:
     if len(text) > MAX_ASSIGNMENT_BYTES:
         raise AssignmentError(f"assignment of {len(text)} characters is over the limit of {MAX_ASSIGNMENT_BYTES}")
     try:
-        version = _version.decode(text).version
+        version = decode_version(text)
         if version != ASSIGNMENT_VERSION:
             raise AssignmentError(f"assignment version {version} is not known (this is version {ASSIGNMENT_VERSION})")
         assignment = _assignment.decode(text)

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.decoding import decode_version
 from accelkit.errors import InventoryError
 from accelkit.model.assignment import Share
 from accelkit.model.card import MAX_CARD_ID, MAX_MEMORY_FACTOR, Card
@@ -95,11 +96,6 @@ def _read_seconds(text: str) -> float | None:
         return None
 
 
-class _Version(msgspec.Struct):
-    version: int
-
-
-_version = msgspec.json.Decoder(_Version)
 _inventory = msgspec.json.Decoder(Inventory)
 
 
@@ -123,7 +119,7 @@ def decode_inventory(text: str) -> Inventory:
     if (length := len(text.encode())) > MAX_INVENTORY_BYTES:
         raise InventoryError(f"inventory of {length} bytes is over the limit of {MAX_INVENTORY_BYTES}")
     try:
-        version = _version.decode(text).version
+        version = decode_version(text)
         if version != INVENTORY_VERSION:
             raise InventoryError(
                 f"inventory version {version} is not known (this is version {INVENTORY_VERSION})",
@@ -134,6 +130,14 @@ def decode_inventory(text: str) -> Inventory:
         raise InventoryError(f"inventory cannot be read: {shorten(str(exc))}") from exc
     _check(inventory)
     return inventory
+
+
+def read_inventory(text: str | None) -> Inventory | None:
+    """Return the inventory of a node by the value of its annotation; None without one that can be read."""
+    try:
+        return None if text is None else decode_inventory(text)
+    except InventoryError:
+        return None
 
 
 def _check(inventory: Inventory) -> None:

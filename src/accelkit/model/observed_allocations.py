@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.decoding import decode_version
 from accelkit.errors import AssignmentError
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_LABELS
 
@@ -60,11 +61,6 @@ class Allocations(msgspec.Struct, frozen=True):
     left_out: int = 0
 
 
-class _Version(msgspec.Struct):
-    version: int
-
-
-_version = msgspec.json.Decoder(_Version)
 _allocations = msgspec.json.Decoder(Allocations)
 
 
@@ -101,7 +97,7 @@ def decode_allocations(text: str) -> Allocations:
         AssignmentError: the value is malformed or of another version.
     """
     try:
-        version = _version.decode(text).version
+        version = decode_version(text)
         if version != ALLOCATIONS_VERSION:
             raise AssignmentError(f"allocations of version {version} are not known (this is {ALLOCATIONS_VERSION})")
         return _allocations.decode(text)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from accelkit.errors import InventoryError
-from accelkit.model.inventory import Inventory, decode_inventory
+from accelkit.model.inventory import read_inventory
 from accelkit.model.keys import (
     CORDON_KEY,
     INVENTORY_ANNOTATION,
@@ -51,17 +50,9 @@ class NodeObject(msgspec.Struct):
         return (self.metadata.annotations or {}).get(key)
 
 
-def read_inventory(node: NodeObject) -> Inventory | None:
-    """Return the inventory that the node agent publishes; None if there is none that can be read."""
-    try:
-        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
-    except InventoryError:
-        return None
-
-
 def view_node(node: NodeObject) -> NodeView:
     """Return the data of a node that the object itself contains, without its pods and the state of its agent."""
-    inventory = read_inventory(node)
+    inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return NodeView(
         name=node.metadata.name,
         uid=node.metadata.uid,
@@ -105,7 +96,7 @@ def summarise(node: NodeObject) -> NodeSummary:
     """Return the summary of a node."""
     text = node.find_annotation(REMEDIATION_ANNOTATION)
     record = read_record(text)
-    inventory = read_inventory(node)
+    inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     cards = () if inventory is None else inventory.cards
     fresh = frozenset[tuple[str, str]]()
     if record is not None:

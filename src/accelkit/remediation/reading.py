@@ -26,13 +26,13 @@ from accelkit.kube.paths import (
 from accelkit.kube.views.metadata import Condition
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.inventory import Inventory
-from accelkit.model.keys import MIRROR_ANNOTATION, NAME_LABEL
+from accelkit.model.inventory import Inventory, read_inventory
+from accelkit.model.keys import INVENTORY_ANNOTATION, MIRROR_ANNOTATION, NAME_LABEL
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, decode_allocations
 from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.remediation.deciding.record import NodeRecord
 from accelkit.remediation.deciding.views import Holder, JobState, NodeView
-from accelkit.remediation.nodes import NodeObject, read_inventory, view_node
+from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.vendors.dialect import Dialect
 
 _JOB_ENDS: Final = {"Complete": JobState.SUCCEEDED, "Failed": JobState.FAILED}
@@ -76,7 +76,7 @@ class NodeReader:
             found, node = msgspec.json.decode(answer, type=NodeObject), msgspec.json.decode(answer, type=Node)
         except UNREADABLE as exc:
             raise ApiError(f"cannot decode node {name}: {exc}") from exc
-        view, inventory = view_node(found), read_inventory(found)
+        view, inventory = view_node(found), read_inventory(found.find_annotation(INVENTORY_ANNOTATION))
         pods, ledger = await self._list_pods(node)
         holders, unplaced = _list_holders(ledger, name, pods)
         return replace(

@@ -10,10 +10,9 @@ import msgspec
 
 from accelkit.enablement.drivers.reasons import Obstacle
 from accelkit.enablement.drivers.systems import System, read_system
-from accelkit.errors import InventoryError
 from accelkit.kube.views.node import SystemNode
 from accelkit.model.card import Card
-from accelkit.model.inventory import decode_inventory
+from accelkit.model.inventory import read_inventory
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
 from accelkit.vendors.profiles import Profile
 
@@ -79,7 +78,8 @@ def convert_node(node: SystemNode, profiles: Mapping[str, Profile]) -> DriverNod
     """Return a node with the data for drivers. An unreadable inventory is ignored, and labels give the vendors."""
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     info = node.status.node_info
-    cards = _read_cards(annotations.get(INVENTORY_ANNOTATION))
+    inventory = read_inventory(annotations.get(INVENTORY_ANNOTATION))
+    cards = None if inventory is None else inventory.cards
     ready = next((each.status for each in node.status.conditions or () if each.type == "Ready"), "")
     return DriverNode(
         name=node.metadata.name,
@@ -101,13 +101,6 @@ def convert_node(node: SystemNode, profiles: Mapping[str, Profile]) -> DriverNod
 def select_nodes(nodes: Iterable[DriverNode], selector: Mapping[str, str]) -> list[DriverNode]:
     """Return the nodes that have all these labels."""
     return [node for node in nodes if all(node.labels.get(key) == value for key, value in selector.items())]
-
-
-def _read_cards(text: str | None) -> tuple[Card, ...] | None:
-    try:
-        return None if text is None else decode_inventory(text).cards
-    except InventoryError:
-        return None
 
 
 def _find_vendors(

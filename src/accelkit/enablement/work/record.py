@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.decoding import decode_version
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
@@ -31,10 +32,6 @@ _TRIES: Final = 5
 _AHEAD_SECONDS: Final = 120.0
 # Used if texts have many bytes per character.
 _SHORT_EVIDENCE: Final = 60
-
-
-class _Version(msgspec.Struct):
-    version: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,7 @@ def _read(text: str | None) -> StageRecord:
     if record is not None:
         return record
     try:
-        version = msgspec.json.decode((text or "")[:MAX_STAGES_BYTES], type=_Version).version
+        version = decode_version((text or "")[:MAX_STAGES_BYTES])
     except (msgspec.MsgspecError, RecursionError):
         version = 0
     if version > STAGES_VERSION:

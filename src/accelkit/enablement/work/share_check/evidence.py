@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.decoding import decode_version
 from accelkit.enablement.work.reasons import WorkReason
 from accelkit.errors import AccelkitError, ServiceError
 from accelkit.texts import shorten
@@ -66,10 +67,6 @@ class WorkError(AccelkitError):
         self.reason = reason
 
 
-class _Version(msgspec.Struct):
-    version: int
-
-
 def encode_evidence(evidence: ShareEvidence) -> bytes:
     """Return the line without a line break; lists and texts are shortened so that a kubelet keeps all of it."""
     cut = msgspec.structs.replace(
@@ -98,7 +95,7 @@ def decode_evidence(text: str) -> ShareEvidence:
         raise ServiceError(f"the evidence of {len(text)} characters is longer than a kubelet keeps")
     line = next((each for each in reversed(text.splitlines()) if each.strip()), "")
     try:
-        version = msgspec.json.decode(line, type=_Version).version
+        version = decode_version(line)
         if version != EVIDENCE_VERSION:
             raise ServiceError(f"evidence of version {version} is not supported (this is version {EVIDENCE_VERSION})")
         return msgspec.json.decode(line, type=ShareEvidence)
