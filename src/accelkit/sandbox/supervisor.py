@@ -13,10 +13,12 @@ import logging
 import os
 import sys
 from contextlib import ExitStack
+from itertools import count
 
 import msgspec
 
 from accelkit import __version__
+from accelkit.back_off import BackOff
 from accelkit.errors import SandboxError, raise_first
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import Binaries
@@ -165,15 +167,14 @@ class Supervisor:
         raise SandboxError(f"{child.name} exited:\n{read_tail(child.log)}\nits log is {child.log}")
 
     async def _keep_nodes(self, child: Child) -> None:
-        delay, high = _BACK_OFF_SECONDS
-        while True:
+        for failures in count(1):
             log.info("starting the simulated nodes")
             await child.start()
             self._write_facts()
             code = await child.wait()
+            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
             log.warning("the simulated nodes exited with %d, restart in %.0f s:\n%s", code, delay, read_tail(child.log))
             await asyncio.sleep(delay)
-            delay = min(high, 2 * delay)
 
     async def _keep_scheduler(self, child: Child) -> None:
         while True:
@@ -190,8 +191,7 @@ class Supervisor:
     async def _serve_scheduler(self, child: Child, digest: str | None) -> None:
         """Run kube-scheduler with one configuration until cancelled, and restart it after each failure."""
         probe = control_plane.probe_http(self._facts.scheduler_url + "/readyz")
-        delay, high = _BACK_OFF_SECONDS
-        while True:
+        for failures in count(1):
             log.info("starting %s", child.name)
             pid = await child.start()
             restarts = self._scheduler.restarts + 1
@@ -209,9 +209,9 @@ class Supervisor:
             error = read_tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
             self._write_scheduler_state(ready=False, error=error)
             self._write_facts()
+            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
             log.warning("kube-scheduler failed, restart in %.0f s or when its configuration changes", delay)
             await asyncio.sleep(delay)
-            delay = min(high, 2 * delay)
             await child.stop()
 
     async def _wait_for_change(self, digest: str | None) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from accelkit.back_off import BackOff
 from accelkit.extender.groups.batches import GroupState, describe_missing
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.group_events import GroupEvents
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
 # Delay before a group that does not fit is tried again: the first, and the longest. Freed cards or new pods end it.
-_BACK_OFF_SECONDS: Final = (1.0, 30.0)
+_BACK_OFF: Final = BackOff(1.0, 30.0)
 # Time for which the reason of an unchanged group is cached.
 _REASON_SECONDS: Final = 1.0
 
@@ -43,8 +44,8 @@ class _Try:
 
     tried_at: float
     not_before: float
-    delay: float
-    joined_and_size: tuple[int, int]
+    failures: int
+    asked: tuple[int, int]
     reason: str
 
 
@@ -192,19 +193,18 @@ class GroupController:
         return reason
 
     def _try_again(self, group: Group, size: int, state: GroupState, now: float) -> str:
-        last, joined_and_size = self._tries.get(group.key), (group.joined, size)
-        least, most = _BACK_OFF_SECONDS
+        last, asked = self._tries.get(group.key), (group.joined, size)
         if last is not None:
             # One more pod, or another size, may make the group fit; other changes of its pods do not.
-            sooner = last.tried_at + least
-            if now < (last.not_before if last.joined_and_size == joined_and_size else min(last.not_before, sooner)):
+            sooner = last.tried_at + _BACK_OFF.first_seconds
+            if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
                 return last.reason
         if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
             return last.reason if last is not None else f"pod group {group.key} waits until other groups were tried"
         self._pace.count(0, placed=len(state.lacking))
         if reason := self._batches.reserve(group, size, now):
-            delay = least if last is None or last.joined_and_size != joined_and_size else min(most, 2 * last.delay)
-            self._tries[group.key] = _Try(now, now + delay, delay, joined_and_size, reason)
+            failures = 1 if last is None or last.asked != asked else last.failures + 1
+            self._tries[group.key] = _Try(now, now + _BACK_OFF.compute(failures), failures, asked, reason)
         return reason
 
     def _withdraw_all(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 
+from accelkit.back_off import BackOff
 from accelkit.errors import ApiError
 from accelkit.extender.groups.group_index import Member
 from accelkit.kube.client import ApiClient
@@ -28,7 +29,7 @@ _AT_ONCE: Final = 32
 # Status codes for a JSON patch whose test fails.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 # Delay before a pod whose patch was rejected is tried again: the first, and the longest.
-_BACK_OFF_SECONDS: Final = (1.0, 30.0)
+_BACK_OFF: Final = BackOff(1.0, 30.0)
 
 
 class GateLifter:
@@ -46,8 +47,8 @@ class GateLifter:
         self._api, self._find_node, self._clock = api, find_node, clock
         self._repeats = RepeatLog(log, clock=clock)
         self._lifted: set[str] = set()
-        # For each pod whose patch was rejected: the time of the next try, and the delay before it.
-        self._refused: dict[str, tuple[float, float]] = {}
+        # For each pod whose patch was rejected: the time of the next try, and the number of failures.
+        self._refused: dict[str, tuple[float, int]] = {}
 
     async def lift(self, members: Iterable[Member]) -> None:
         """Lift the gate of each member that was not lifted yet, nor rejected just before."""
@@ -67,7 +68,7 @@ class GateLifter:
         self._refused.pop(uid, None)
 
     def _is_due(self, uid: str, now: float) -> bool:
-        not_before, _ = self._refused.get(uid, (now, 0.0))
+        not_before, _ = self._refused.get(uid, (now, 0))
         return uid not in self._lifted and now >= not_before
 
     async def _lift(self, member: Member) -> None:
@@ -93,8 +94,6 @@ class GateLifter:
         self._refused.pop(ref.uid, None)
 
     def _pause(self, ref: PodRef, error: str) -> None:
-        least, most = _BACK_OFF_SECONDS
-        _, last = self._refused.get(ref.uid, (0.0, 0.0))
-        delay = min(most, 2 * last) if last else least
-        self._refused[ref.uid] = self._clock() + delay, delay
+        failures = self._refused.get(ref.uid, (0.0, 0))[1] + 1
+        self._refused[ref.uid] = self._clock() + _BACK_OFF.compute(failures), failures
         self._repeats.warn((ref.uid,), Facts("gate not lifted, tried again", pod=str(ref), uid=ref.uid, error=error))

@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from accelkit import __version__
+from accelkit.back_off import BackOff
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.registry.authorization import Authorizer, parse_challenges
 from accelkit.kernelcache.registry.destinations import find_proxy, have_same_origin, read_url, require_safe
@@ -177,7 +178,10 @@ class Exchange:
                 limit = min(endpoint.attempts, endpoint.connects) if exc.unreached else endpoint.attempts
                 if not exc.retryable or attempt >= limit:
                     raise
-                wait = max(_compute_back_off(attempt), exc.retry_after_seconds)
+                # Jitter prevents many nodes from sending their requests at the same time.
+                jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+                back_off = BackOff(_FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS).compute(attempt)
+                wait = max(back_off * jitter, exc.retry_after_seconds)
             await self.sleep(min(wait, _MAX_BACK_OFF_SECONDS))
 
     async def _send_once(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
@@ -242,8 +246,3 @@ def _describe(exc: Exception) -> str:
     # The message of the connector mentions TLS even for plain HTTP, and repeats the name of the registry.
     cause = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-
-
-def _compute_back_off(attempt: int) -> float:
-    # Jitter prevents many nodes from sending their requests at the same time.
-    return _FIRST_BACK_OFF_SECONDS * float(2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from accelkit.back_off import BackOff
 from accelkit.errors import AccelkitError, DevicePluginError, SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
@@ -89,18 +90,17 @@ class ContainerRunner:
 
     async def run(self) -> int:
         """Run the container until it is not restarted any more; return its exit code. A cancel stops its process."""
-        delay, longest = _BACK_OFF_SECONDS
+        failures = 0
         while True:
             started = time.monotonic()
             code = await self._run_once()
             if self._policy == "Never" or (self._policy == "OnFailure" and code == 0):
                 return code
-            if time.monotonic() - started >= _HEALTHY_SECONDS:
-                delay = _BACK_OFF_SECONDS[0]
+            failures = 1 if time.monotonic() - started >= _HEALTHY_SECONDS else failures + 1
+            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
             self.state.wait("CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container")
             self._pod.changed()
             await asyncio.sleep(delay)
-            delay = min(delay * 2, longest)
             self.state.restarts += 1
 
     async def complete(self) -> int:

@@ -8,10 +8,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from typing import Any, Literal
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
@@ -136,8 +138,7 @@ async def write_status(
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
         metadata["annotations"] = annotations
-    delay, longest = _RETRY_SECONDS
-    while True:
+    for failures in count(1):
         try:
             await api.patch(f"{pod.path}/status", {"metadata": metadata, "status": status})
         except ApiError as exc:
@@ -146,8 +147,7 @@ async def write_status(
             log.warning("status not written pod=%s reason=%s", pod.path, exc)
             if not exc.unanswered and exc.status != _TOO_MANY:
                 return
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, longest)
+            await asyncio.sleep(BackOff(*_RETRY_SECONDS).compute(failures))
         else:
             return
 
