@@ -79,7 +79,7 @@ unknown:
   type: dict
   sample: {}
 intolerant:
-  description: DaemonSets and pods that do not bear the taints and should, the first 50.
+  description: The first 50 DaemonSets and pods that should tolerate the taints and do not.
   returned: success
   type: list
   elements: str
@@ -94,7 +94,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 with suppress(ImportError):
     from accelkit.enablement.partitioning.admission import check_tolerations
     from accelkit.enablement.partitioning.reasons import NEXT_ACTIONS
-    from accelkit.enablement.partitioning.tolerations import MOST_SHOWN
+    from accelkit.enablement.partitioning.tolerations import MOST_LISTED
 
 
 def main():
@@ -117,14 +117,14 @@ def main():
         ),
     )
     for resource, keys in found.repelled.items():
-        _warn(module, "SharesRepelled", f"a pod that asks for {resource} alone does not bear the taints", keys)
+        _warn(module, "SharesRepelled", f"a pod that requests only {resource} does not tolerate the taints", keys)
     for resource, why in found.unknown.items():
-        _warn(module, "AdmissionUnknown", f"a pod that asks for {resource} is refused ({why})", given["taints"])
-    shown = [str(each) for each in found.intolerant[:MOST_SHOWN]]
-    more = len(found.intolerant) - len(shown)
-    if shown:
-        listing = ", ".join(shown) + (f" and {more} more" if more else "")
-        _warn(module, "TolerationMissing", f"these do not bear taints of their nodes: {listing}", given["taints"])
+        _warn(module, "AdmissionUnknown", f"a pod that requests {resource} is refused ({why})", given["taints"])
+    listed = [str(each) for each in found.intolerant[:MOST_LISTED]]
+    more = len(found.intolerant) - len(listed)
+    if listed:
+        listing = ", ".join(listed) + (f" and {more} more" if more else "")
+        _warn(module, "TolerationMissing", f"these do not tolerate taints of their nodes: {listing}", given["taints"])
     module.exit_json(
         changed=False,
         repelled={resource: list(keys) for resource, keys in found.repelled.items()},

@@ -13,7 +13,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import DisruptionBudgets, read_disruption_budgets
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
-from accelkit.kube.scheduling.conditions import find_asked_resources, list_unread_conditions
+from accelkit.kube.scheduling.conditions import find_requested_resources, list_unread_conditions
 from accelkit.kube.views.scheduling import SchedulingNode
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger

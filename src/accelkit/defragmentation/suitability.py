@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.kube.scheduling.node_rules import bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.scheduling.pod_groups import names_group
 from accelkit.kube.views.metadata import OwnedMeta
 from accelkit.kube.views.scheduling import ConditionedSpec, SchedulingGroup, SchedulingNode, Toleration

@@ -19,7 +19,7 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path, build_pod_path
-from accelkit.kube.side_by_side import ask_all
+from accelkit.kube.side_by_side import request_all
 from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 from accelkit.model.pod import ConfigMap

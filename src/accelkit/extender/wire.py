@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 
 
 class RawNodes(msgspec.Struct):

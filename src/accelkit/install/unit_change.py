@@ -57,7 +57,7 @@ async def plan_unit_change(
         for node in nodes
         if (inventory := read_inventory(node.find_annotation(INVENTORY_ANNOTATION)))
     }
-    current = {inventory.told_unit_bytes for inventory in inventories.values()}
+    current = {inventory.configured_unit_bytes for inventory in inventories.values()}
     if not current and former_unit_bytes is not None:
         current = {former_unit_bytes}
     refusals = {

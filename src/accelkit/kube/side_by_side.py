@@ -36,8 +36,8 @@ async def request_all(
 
     with suppress(TimeoutError), raise_first(Exception):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for each in asked:
-                group.create_task(ask_within_limit(each))
+            for each in targets:
+                group.create_task(request_within_limit(each))
 
 
 async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 
 from accelkit.kube.client import ApiClient
@@ -245,41 +245,3 @@ class _Agent:
             )
             for resource, other in ((memory, cards), (cards, memory))
         ]
-
-
-def _is_always_managed(_resource: str) -> bool:
-    return True
-
-
-def _make_plugins(
-    options: AgentOptions,
-    dialect: Dialect,
-    *,
-    pods: NodePods,
-    metrics: Metrics,
-    wake: asyncio.Event,
-    is_managed: Callable[[str], bool],
-) -> Sequence[DevicePlugin]:
-    memory, cards = dialect.resources.memory, dialect.resources.cards
-    allocations = {
-        memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
-        cards: PreferredAllocation(whole=True),
-    }
-    return [
-        DevicePlugin(
-            options.root,
-            resource=resource,
-            whole=resource == cards,
-            pods=pods,
-            allocations=allocations[resource],
-            other=(other, allocations[other]),
-            steering=options.steering,
-            counted=list_device_resources(dialect),
-            on_allocate=wake.set,
-            count=metrics.build_allocation_counter(resource),
-            environment=dialect.environment,
-            mps=options.mps,
-            is_managed=partial(is_managed, resource),
-        )
-        for resource, other in ((memory, cards), (cards, memory))
-    ]

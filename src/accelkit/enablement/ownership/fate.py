@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.enablement.ownership.reasons import NEXT_ACTIONS, OwnershipReason
 
 
@@ -64,7 +64,7 @@ def judge_nodes(
 def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting: bool) -> OwnerDecision:
     present = [each for each in owners if each.state is OwnerState.OWNER]
     if not present:
-        return _build(Fate.FREE, "LeftOverOfOwner", owners) if owners else Judgement(Fate.FREE)
+        return _build(Fate.FREE, "LeftOverOfOwner", owners) if owners else OwnerDecision(Fate.FREE)
     gives = any(each.gives for each in present)
     # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
     # with left-over marks is not sufficient evidence to stop a run.
@@ -76,9 +76,9 @@ def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting
     return _build(Fate.ADOPTED, "NodeAdopted", present)
 
 
-def _build(fate: Fate, reason: OwnershipReason, owners: Sequence[NodeOwner]) -> Judgement:
+def _build(fate: Fate, reason: OwnershipReason, owners: Sequence[NodeOwner]) -> OwnerDecision:
     evidence = "; ".join(_describe(each) for each in owners)
-    releases = sorted({each.release for each in owners if each.holds is Hold.CARDS})
+    releases = sorted({each.release for each in owners if each.holds is HeldPart.CARDS})
     action = NEXT_ACTIONS[reason]
     if fate in {Fate.LEFT_ALONE, Fate.CONTESTED} and releases:
         action = f"{action}; to release the node from its owner, {' or '.join(releases)}"

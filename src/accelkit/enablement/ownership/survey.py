@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from accelkit.enablement.ownership.evidence import Cluster, NodeOwner, find_owners
-from accelkit.enablement.ownership.fate import Judgement, judge_nodes
+from accelkit.enablement.ownership.fate import OwnerDecision, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
 from accelkit.enablement.ownership.reasons import NEXT_ACTIONS
 from accelkit.errors import ApiError, ConfigurationError

@@ -79,7 +79,7 @@ async def check_tolerations(
     nodes, _ = await list_all(api, NODES, TaintedNode)
     daemon_sets, _ = await list_all(api, _DAEMON_SETS, DaemonSet)
     pods, _ = await list_all(api, PODS, SchedulingPod)
-    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=asking)
+    found = find_intolerant(daemon_sets, pods, nodes, keys=keys, tainted=tainted, resources=card_resources)
     return Tolerance(repelled, unknown, tuple(found))
 
 

@@ -16,7 +16,7 @@ from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
-from accelkit.kube.scheduling.node_rules import bears_all
+from accelkit.kube.scheduling.node_rules import tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
 # The most objects of one kind in a report.

@@ -10,7 +10,7 @@ from accelkit.errors import RequestError
 from accelkit.extender.groups.group_index import Group, Member
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.pacing import Patience
-from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, UnplacedPod
 from accelkit.kube.scheduling.allowed_nodes import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import ShareStage

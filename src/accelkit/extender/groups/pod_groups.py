@@ -15,7 +15,7 @@ from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.group_events import GroupEvents
 from accelkit.extender.groups.group_index import GroupIndex
 from accelkit.extender.groups.membership import trim_member
-from accelkit.extender.groups.parts import Changes, GroupParts
+from accelkit.extender.groups.parts import GroupChanges, GroupParts
 from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.sizes import GroupSizes
 from accelkit.kube.client import ApiClient

@@ -6,7 +6,7 @@ import msgspec
 
 from accelkit.kube.scheduling.conditions import list_unread_conditions
 from accelkit.kube.views.scheduling import ConditionedSpec
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 
 
 class _ConditionedPod(msgspec.Struct):

@@ -10,7 +10,7 @@ from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
-from accelkit.model.asked_pod import AskedPod
+from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import SCHEDULED
 
 # This annotation is not needed, and is often half of a pod.
@@ -70,7 +70,7 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
     return PodInQuestion(pod, _find_words(pod, scheduling.spec.scheduler_name))
 
 
-def _find_words(pod: AskedPod, scheduler: str) -> SchedulerWords:
+def _find_words(pod: PendingPod, scheduler: str) -> SchedulerWords:
     for each in pod.status.conditions or ():
         if each.type == SCHEDULED and each.status == "False":
             return SchedulerWords(scheduler, each.reason or "", each.message or "")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from accelkit.kube.scheduling.node_rules import bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, Term, Toleration
 
 # Limits of what is read of one pod, because each user with the right to create pods writes it, and it is checked for

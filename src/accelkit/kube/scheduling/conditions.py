@@ -11,7 +11,7 @@ from accelkit.kube.views.scheduling import ConditionedSpec
 _UNRESTRICTED_VOLUMES: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 
 
-def find_asked_resources(spec: ConditionedSpec) -> set[str]:
+def find_requested_resources(spec: ConditionedSpec) -> set[str]:
     """Return the names of the resources that a pod requests."""
     return {
         name

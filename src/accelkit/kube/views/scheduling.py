@@ -22,7 +22,7 @@ class Toleration(msgspec.Struct, omit_defaults=True):
     value: str = ""
     effect: str = ""
 
-    def bears(self, taint: Taint) -> bool:
+    def tolerates(self, taint: Taint) -> bool:
         """Return whether it tolerates a taint; a toleration with an unknown operator tolerates none."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False

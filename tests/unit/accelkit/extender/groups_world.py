@@ -62,12 +62,10 @@ class World:
         )
 
     def node(self, name: str, cards: int = 1, *, kind: str = "ADDED", **body: Any) -> None:
-        listed = Inventory(1, tuple(Card(f"{name}-{number}", "v", "m", 16) for number in range(cards)))
-        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(listed)}}
-        labels = {"name": name, **body.get("labels", {})}
-        node = {"metadata": {**metadata, "labels": labels}, "spec": body.get("spec", {})}
-        status = {"allocatable": body.get("allocatable", {"cpu": "64", "memory": "64Gi"})}
-        self.groups.take_node_event(kind, msgspec.convert({**node, "status": status}, SchedulingNode))
+        listed = build_inventory(*(f"{name}-{number}" for number in range(cards)))
+        body["labels"] = {"name": name, **body.get("labels", {})}
+        node = build_node(name, listed, **{"allocatable": {"cpu": "64", "memory": "64Gi"}, **body})
+        self.groups.take_node_event(kind, msgspec.convert(node, SchedulingNode))
 
     def pod(
         self, name: str, group: str = "g", *, memory: int = 8, size: object = None, gated: bool = True, **body: Any

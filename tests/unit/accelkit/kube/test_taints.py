@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kube.scheduling.node_rules import bears_all, has_labels
+from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.views.scheduling import Taint, TaintedSpec, Toleration
 
 TAINT = Taint("gpu", "5", "NoSchedule")

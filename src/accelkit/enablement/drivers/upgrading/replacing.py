@@ -93,12 +93,12 @@ async def wait_for_driver(
 
 
 async def _replace(
-    api: ApiClient, name: str, wanted: WantedPods | None, deleted: dict[str, None], *, check: bool
+    api: ApiClient, name: str, desired: DriverPods | None, deleted: dict[str, None], *, check: bool
 ) -> tuple[DriverReason | None, str]:
-    if wanted is None or not wanted.images:
+    if desired is None or not desired.images:
         return None, ""
-    collection = build_collection_path("v1", "pods", wanted.namespace)
-    query = {"labelSelector": wanted.selector, "fieldSelector": f"spec.nodeName={name}"}
+    collection = build_collection_path("v1", "pods", desired.namespace)
+    query = {"labelSelector": desired.selector, "fieldSelector": f"spec.nodeName={name}"}
     pods, _ = await list_all(api, collection, DriverPod, query=query)
     for pod in pods:
         if pod.image not in desired.images and pod.metadata.deletion_timestamp is None:
@@ -106,7 +106,7 @@ async def _replace(
             if not check:
                 await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
     ready = {pod.image for pod in pods if pod.started}
-    if waiting := sorted(set(wanted.images) - ready):
+    if waiting := sorted(set(desired.images) - ready):
         return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
     return None, ""
 

@@ -8,7 +8,7 @@ import pytest
 from accelkit.enablement.ownership.evidence import Cluster, OwnerState, find_owners
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
 from accelkit.enablement.ownership.objects import DaemonSet, ResourceSlice, list_trusted_namespaces
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.pod import Node
 

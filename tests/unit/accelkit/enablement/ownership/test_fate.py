@@ -4,7 +4,7 @@ import pytest
 
 from accelkit.enablement.ownership.evidence import NodeOwner, OwnerState
 from accelkit.enablement.ownership.fate import Fate, judge_nodes
-from accelkit.enablement.ownership.owners import Hold
+from accelkit.enablement.ownership.owners import HeldPart
 from accelkit.enablement.ownership.reasons import NEXT_ACTIONS
 
 
