@@ -14,11 +14,11 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Asks the API server, by a dry run, for a pod with each of O(resources) alone, and tells whether what comes back
-    bears the taints, as it does where the admission plugin ExtendedResourceToleration is on.
-  - Lists the DaemonSets whose pods may be on the tainted nodes, and the pods that ask for one of O(resources), that do
-    not bear the taints.
-  - All of it is warned of, and nothing fails.
+  - For each of O(resources), creates a pod that requests only this resource in a dry run, and reports whether the
+    answer tolerates the taints. It does if the admission plugin ExtendedResourceToleration is on.
+  - Lists the DaemonSets whose pods may run on the tainted nodes, and the pods that request one of O(resources), if they
+    do not tolerate the taints.
+  - The module warns of all of these and does not fail.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -69,7 +69,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 repelled:
-  description: By resource, the keys of the taints that a pod which asks for it alone does not bear.
+  description: By resource, the keys of the taints that a pod that requests only this resource does not tolerate.
   returned: success
   type: dict
   sample: {accelkit.io/cards: [accelkit.io/memory]}

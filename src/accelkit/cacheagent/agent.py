@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS, ContentChecks
+from accelkit.cacheagent.disk.content import RECHECK_SECONDS, ContentChecks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
@@ -63,7 +63,7 @@ class AgentOptions:
         max_bytes: the largest size of all caches together; None for no limit except the disk.
         min_free_bytes: the disk space that stays free.
         min_free_percent: the percentage of the disk that stays free, if it is more.
-        look_again_seconds: the interval after which caches without write protection are verified again.
+        recheck_seconds: the interval after which caches without write protection are verified again.
         trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
         metrics_port: 0 for none.
         scan_folder: folder in which `accelkit cache-scan` reports the files that pods created; None if there is no
@@ -80,7 +80,7 @@ class AgentOptions:
     min_free_percent: float = 0.0
     trusted_root: Path | None = None
     scan_folder: Path | None = None
-    look_again_seconds: float = LOOK_AGAIN_SECONDS
+    recheck_seconds: float = RECHECK_SECONDS
     metrics_port: int = 0
 
 
@@ -149,9 +149,7 @@ class CacheAgent:
         self._workers = Workers(
             store, preparation, self._policy_index, metrics, node=self._find_node, on_end=self._wake.set
         )
-        self._content_checks = ContentChecks(
-            store, metrics, seconds=options.look_again_seconds, on_change=self._wake.set
-        )
+        self._content_checks = ContentChecks(store, metrics, seconds=options.recheck_seconds, on_change=self._wake.set)
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
@@ -249,7 +247,7 @@ class CacheAgent:
             entries=store.entries.present,
             uses=store.ledger.uses,
             moving_since=memory.moving_since,
-            learned=self._workers.learned,
+            image_facts=self._workers.image_facts,
             attempts=self._workers.attempts,
             pauses=self._workers.pauses,
             busy=dict(self._workers.promised),

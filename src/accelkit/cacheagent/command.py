@@ -10,7 +10,7 @@ import click
 
 from accelkit import __version__
 from accelkit.cacheagent.agent import AgentOptions, run
-from accelkit.cacheagent.disk.content import LOOK_AGAIN_SECONDS
+from accelkit.cacheagent.disk.content import RECHECK_SECONDS
 from accelkit.cacheagent.planning.world import GIB
 from accelkit.command_options import kubeconfig_option, log_folder_option, log_format_option, trusted_root_option
 from accelkit.gkm.names import HOST_FOLDER
@@ -66,9 +66,10 @@ _LOG = "accelkit-cache-agent"
 )
 @click.option(
     "--look-again-seconds",
+    "recheck_seconds",
     envvar="ACCELKIT_CACHE_LOOK_AGAIN_SECONDS",
     type=click.FloatRange(min=1),
-    default=LOOK_AGAIN_SECONDS,
+    default=RECHECK_SECONDS,
     show_default=True,
     help="Interval after which caches without write protection are verified again.",
 )

@@ -58,7 +58,7 @@ class PolicyIndex:
         covering = self.narrow(desired)
         policies_of_image = ImagePolicies(
             build_request(self._root, desired, covering).policy_digest or "",
-            believed_seconds=covering.find_verdict_ttl(desired.image, namespace) if covering.policies else math.inf,
+            verdict_seconds=covering.find_verdict_ttl(desired.image, namespace) if covering.policies else math.inf,
         )
         broken = self._set.find_broken(desired.image, namespace)
         if broken is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
-from accelkit.cacheagent.planning.world import RETRIES, Attempt, Learned
+from accelkit.cacheagent.planning.world import RETRIES, Attempt, ImageFacts
 from accelkit.errors import AccelkitError, CacheError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
@@ -52,7 +52,7 @@ class Preparation:
     async def __aexit__(self, *_: object) -> None:
         await self._client.__aexit__()
 
-    async def learn(self, desired: DesiredCache) -> Learned:
+    async def read_image_facts(self, desired: DesiredCache) -> ImageFacts:
         """Read the manifest and the configuration of an image by digest, and nothing else.
 
         Raises:
@@ -61,7 +61,7 @@ class Preparation:
         async with AsyncExitStack() as stack:
             client, image = await self._choose_client(stack, desired), _require_image(desired)
             found = await read_cache_image(client, image, await client.read_manifest(image))
-        return Learned(found.labels, sum(layer.size for layer in found.manifest.layers))
+        return ImageFacts(found.labels, sum(layer.size for layer in found.manifest.layers))
 
     async def extract(
         self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int

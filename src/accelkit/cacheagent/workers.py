@@ -14,7 +14,7 @@ from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.pauses import Pause, extend
 from accelkit.cacheagent.planning.plan import Work
 from accelkit.cacheagent.planning.progress import Step
-from accelkit.cacheagent.planning.world import Attempt, Learned
+from accelkit.cacheagent.planning.world import Attempt, ImageFacts
 from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.preparation import Preparation, note_failure
 from accelkit.errors import AccelkitError
@@ -24,7 +24,7 @@ from accelkit.logs import Facts
 log = logging.getLogger(__name__)
 
 _SLOTS: Final = 4
-_MAX_LEARNED: Final = 5000
+_MAX_IMAGE_FACTS: Final = 5000
 
 
 class Workers:
@@ -55,7 +55,7 @@ class Workers:
         # Expected size in bytes of current work, by key.
         self.promised: dict[str, int] = {}
         # Facts about images, by digest.
-        self.learned: dict[str, Learned] = {}
+        self.image_facts: dict[str, ImageFacts] = {}
         # Last failures, by key.
         self.attempts: dict[str, Attempt] = {}
         # By key, when a cache may be fetched again; also for deleted caches, which may be created again.
@@ -74,9 +74,9 @@ class Workers:
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
         self._accessed = {each for each in self._accessed if each[0] in self._store.stored}
-        if len(self.learned) > _MAX_LEARNED:
+        if len(self.image_facts) > _MAX_IMAGE_FACTS:
             named = {desired.digest for desired in desired_caches.values()}
-            self.learned = {digest: each for digest, each in self.learned.items() if digest in named}
+            self.image_facts = {digest: each for digest, each in self.image_facts.items() if digest in named}
 
     async def end(self) -> None:
         """Cancel current work; its partial results are invisible."""
@@ -95,8 +95,8 @@ class Workers:
     async def _work(self, work: Work) -> None:
         desired, began = work.progress.desired, time.monotonic()
         try:
-            if work.progress.step is Step.LEARN:
-                self.learned[desired.digest] = await self._preparation.learn(desired)
+            if work.progress.step is Step.READ_IMAGE:
+                self.image_facts[desired.digest] = await self._preparation.read_image_facts(desired)
             else:
                 await self._extract(work)
                 self.attempts.pop(desired.key, None)
@@ -135,7 +135,7 @@ class Workers:
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
         if self._is_first_access(desired, policies_of_image.policies):
             # Kept signatures would suffice for the files of another tenant, to which this cache may have no access.
-            await self._preparation.learn(desired)
+            await self._preparation.read_image_facts(desired)
             self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)
         self._store.take(result.place.folder.name, result.record, policies_of_image.policies)

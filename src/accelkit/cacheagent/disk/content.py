@@ -38,7 +38,7 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_SECONDS: Final = 600.0
+RECHECK_SECONDS: Final = 600.0
 # Reading has the lowest priority on the node, and takes at most a quarter of the time.
 _NICENESS: Final = 19
 _REST_SHARE: Final = 3.0
@@ -59,7 +59,7 @@ class ContentChecks:
     """
 
     def __init__(
-        self, store: Store, metrics: Metrics, *, seconds: float = LOOK_AGAIN_SECONDS, on_change: Callable[[], None]
+        self, store: Store, metrics: Metrics, *, seconds: float = RECHECK_SECONDS, on_change: Callable[[], None]
     ) -> None:
         self._store, self._metrics, self._seconds, self._on_change = store, metrics, seconds, on_change
         self._errors: dict[str, ErrorReporter] = {}

@@ -54,7 +54,7 @@ class Ledger:
         while len(known) > _MAX_POLICIES:
             del known[min(known, key=known.__getitem__)]
 
-    def forget(self, folders: Iterable[str]) -> None:
+    def discard(self, folders: Iterable[str]) -> None:
         """Forget all folders except these."""
         kept = frozenset(folders)
         self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}

@@ -116,7 +116,7 @@ class Store:
         Raises:
             OSError: the disk is full, or cannot be written.
         """
-        self.ledger.forget(self.stored)
+        self.ledger.discard(self.stored)
         write_ledger(self.root, self.ledger)
         self._unwritten = False
 

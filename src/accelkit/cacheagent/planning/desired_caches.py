@@ -43,7 +43,7 @@ class DesiredCache:
         secrets: pull secrets for the registry, in the namespace of the cache.
         cache_bytes: the size of its files according to the image; 0 if the image does not state it.
         delivered: whether nodes hold its files; if not, it has no folder in the store.
-        knows_variables: whether the cache's status contains the variables under which it was captured.
+        has_variables: whether the cache's status contains the variables under which it was captured.
         former_digests: earlier digests that its pods may still use.
     """
 
@@ -57,7 +57,7 @@ class DesiredCache:
     secrets: tuple[str, ...] = ()
     cache_bytes: int = 0
     delivered: bool = True
-    knows_variables: bool = False
+    has_variables: bool = False
     former_digests: tuple[str, ...] = ()
 
     @property
@@ -133,7 +133,7 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
         folder=folder,
         secrets=secrets,
         cache_bytes=max(0, status.cache_bytes),
-        knows_variables=bool(status.recorded_environment),
+        has_variables=bool(status.recorded_environment),
     )
 
 

@@ -188,7 +188,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     # Reserved for waiting caches of namespaces that are below their share; each folder counts once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
-        beyond, fetches = shares.is_beyond(each), each.step in {Step.LEARN, Step.EXTRACT}
+        beyond, fetches = shares.is_beyond(each), each.step in {Step.READ_IMAGE, Step.EXTRACT}
         spoken_for = promised + (kept_bytes if beyond else 0)
         about = _name_work(each.desired)
         missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None

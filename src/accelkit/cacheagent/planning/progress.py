@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
-from accelkit.cacheagent.planning.world import GIB, Attempt, Learned, World
+from accelkit.cacheagent.planning.world import GIB, Attempt, ImageFacts, World
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
 
@@ -14,14 +14,13 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, F
 class Step(StrEnum):
     """Next step for a cache.
 
-    NOTHING: the agent waits for the controller or policies, or nothing remains to be done. LEARN: read the labels of
-        the
-    image. EXTRACT: fetch the files. VERIFY: the files exist, and the current policies must be checked. SERVE: pods get
-    the files. WITHDRAW: pods must not get the files.
+    NOTHING: the agent waits for the controller or policies, or nothing remains to be done. READ_IMAGE: read the labels
+    of the image. EXTRACT: fetch the files. VERIFY: the files exist, and the current policies must be checked. SERVE:
+    pods get the files. WITHDRAW: pods must not get the files.
     """
 
     NOTHING = "nothing"
-    LEARN = "learn"
+    READ_IMAGE = "read-image"
     EXTRACT = "extract"
     VERIFY = "verify"
     SERVE = "serve"
@@ -35,7 +34,7 @@ class Progress:
     Attributes:
         desired: the desired state.
         step: the next step, whether or not it may start now.
-        learned: facts about its image; None if they are unknown.
+        image_facts: facts about its image; None if they are unknown.
         verdicts: verdicts on the node's cards; None if they are unknown.
         refusal: why it is withdrawn; None if it is not.
         attempt: the last attempt, if it failed and is still relevant.
@@ -43,7 +42,7 @@ class Progress:
 
     desired: DesiredCache
     step: Step
-    learned: Learned | None = None
+    image_facts: ImageFacts | None = None
     verdicts: CompatibilityVerdicts | None = None
     refusal: Refusal | None = None
     attempt: Attempt | None = None
@@ -53,8 +52,8 @@ class Progress:
         """Data on the disk that the cache files are expected to use."""
         if not self.desired.delivered:
             return 0
-        learned = self.learned.size_bytes if self.learned is not None else 0
-        return max(learned, self.desired.cache_bytes)
+        image_facts = self.image_facts.size_bytes if self.image_facts is not None else 0
+        return max(image_facts, self.desired.cache_bytes)
 
 
 def assess(world: World, desired: DesiredCache) -> Progress:
@@ -63,8 +62,8 @@ def assess(world: World, desired: DesiredCache) -> Progress:
         return _assess_elsewhere(world, desired)
     if not desired.folder:
         return Progress(desired, Step.NOTHING if desired.refusal is None else Step.WITHDRAW, refusal=desired.refusal)
-    learned = world.find_learned(desired)
-    verdicts = judge(learned.labels, world.node.facts) if learned is not None else None
+    image_facts = world.find_image_facts(desired)
+    verdicts = judge(image_facts.labels, world.node.facts) if image_facts is not None else None
     policies_of_image = world.image_policies[desired.key]
     attempt = _find_attempt(world, desired)
     refusal = desired.refusal or policies_of_image.refusal
@@ -73,26 +72,26 @@ def assess(world: World, desired: DesiredCache) -> Progress:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
         refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
-    step = _choose_step(world, desired, learned) if refusal is None else Step.WITHDRAW
-    return Progress(desired, step, learned, verdicts, refusal, attempt)
+    step = _choose_step(world, desired, image_facts) if refusal is None else Step.WITHDRAW
+    return Progress(desired, step, image_facts, verdicts, refusal, attempt)
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
     """Return the state of a cache with another delivery: only the verdicts on the node's cards."""
     if desired.image is None:
         return Progress(desired, Step.NOTHING)
-    learned, policies_of_image = world.find_learned(desired), world.image_policies[desired.key]
-    asks = (
-        learned is None
+    image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]
+    needs_image_facts = (
+        image_facts is None
         and desired.verified is True
         and policies_of_image.refusal is None
         and policies_of_image.undecided is None
     )
     return Progress(
         desired,
-        Step.LEARN if asks else Step.NOTHING,
-        learned,
-        judge(learned.labels, world.node.facts) if learned is not None else None,
+        Step.READ_IMAGE if needs_image_facts else Step.NOTHING,
+        image_facts,
+        judge(image_facts.labels, world.node.facts) if image_facts is not None else None,
         attempt=_find_attempt(world, desired),
     )
 
@@ -102,13 +101,13 @@ def _find_attempt(world: World, desired: DesiredCache) -> Attempt | None:
     return attempt if attempt is not None and attempt.about == world.describe_work(desired) else None
 
 
-def _choose_step(world: World, desired: DesiredCache, learned: Learned | None) -> Step:
+def _choose_step(world: World, desired: DesiredCache, image_facts: ImageFacts | None) -> Step:
     policies_of_image, stored = world.image_policies[desired.key], world.find_stored(desired)
     if desired.verified is not True or policies_of_image.undecided is not None:
         return Step.NOTHING
     if stored is not None:
         return Step.SERVE if world.is_satisfied(desired) else Step.VERIFY
-    return Step.LEARN if learned is None else Step.EXTRACT
+    return Step.READ_IMAGE if image_facts is None else Step.EXTRACT
 
 
 def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:

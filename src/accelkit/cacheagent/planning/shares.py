@@ -15,7 +15,7 @@ from accelkit.cacheagent.planning.progress import Progress, Step, format_gib
 from accelkit.cacheagent.planning.world import World
 
 # Steps that need work.
-WORK = frozenset({Step.LEARN, Step.EXTRACT, Step.VERIFY})
+WORK = frozenset({Step.READ_IMAGE, Step.EXTRACT, Step.VERIFY})
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Shares:
 
 def find_shares(world: World) -> Shares:
     """Return the share of each namespace."""
-    asking: dict[str, set[str]] = defaultdict(set)
+    requesting: dict[str, set[str]] = defaultdict(set)
     for desired in world.desired_caches.values():
-        asking[desired.folder].add(desired.namespace)
+        requesting[desired.folder].add(desired.namespace)
     for by_key in world.uses.values():
         for key, folders in by_key.items():
             for folder in folders if key else ():
-                asking[folder].add(key.partition("/")[0])
+                requesting[folder].add(key.partition("/")[0])
     taken: dict[str, int] = defaultdict(int)
     for folder, stored in world.stored.items():
-        for namespace in asking.get(folder, ()):
-            taken[namespace] += stored.size_bytes // len(asking[folder])
+        for namespace in requesting.get(folder, ()):
+            taken[namespace] += stored.size_bytes // len(requesting[folder])
     for key, promised in world.busy.items():
         taken[key.partition("/")[0]] += promised
     disk, lying = world.disk, sum(each.size_bytes for each in world.stored.values())

@@ -24,7 +24,7 @@ Entry = tuple[str, str]
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
 # Lower bound for policies with a short validity: a node would otherwise look up signatures continuously.
-LEAST_BELIEVED_SECONDS: Final = 300.0
+LEAST_VERDICT_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _read_scope(policies: str) -> str:
 
 
 @dataclass(frozen=True)
-class Learned:
+class ImageFacts:
     """Facts from an image's manifest and configuration; `packed_bytes` is the size of its layers."""
 
     labels: ImageLabels
@@ -82,13 +82,13 @@ class ImagePolicies:
             `ExtractionRequest.policy_digest`; after a change, the image must be verified again.
         refusal: why no digest of the image can be accepted; None if one can be.
         undecided: why the policies cannot be evaluated now; None if they can.
-        believed_seconds: how long a verdict is valid according to the policies.
+        verdict_seconds: how long a verdict is valid according to the policies.
     """
 
     policies: str
     refusal: Refusal | None = None
     undecided: Refusal | None = None
-    believed_seconds: float = math.inf
+    verdict_seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class World:
         entries: by namespace, the links and folders that its pods may read.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
         moving_since: since when links should have been moved, by key.
-        learned: facts about images, by digest.
+        image_facts: facts about images, by digest.
         attempts: last failures, by key.
         pauses: by key, when recently fetched caches may be fetched again.
         busy: keys of caches with current work, and its expected size in bytes.
@@ -176,7 +176,7 @@ class World:
     entries: frozenset[Entry] = frozenset()
     uses: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     moving_since: Mapping[str, float] = field(default_factory=dict)
-    learned: Mapping[str, Learned] = field(default_factory=dict)
+    image_facts: Mapping[str, ImageFacts] = field(default_factory=dict)
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     busy: Mapping[str, int] = field(default_factory=dict)
@@ -195,13 +195,15 @@ class World:
         policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
         at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
         # A time in the future is the result of a wrong clock.
-        believed = max(policies_of_image.believed_seconds, LEAST_BELIEVED_SECONDS)
-        return at is not None and 0 <= self.today - at < believed
+        valid_seconds = max(policies_of_image.verdict_seconds, LEAST_VERDICT_SECONDS)
+        return at is not None and 0 <= self.today - at < valid_seconds
 
-    def find_learned(self, desired: DesiredCache) -> Learned | None:
+    def find_image_facts(self, desired: DesiredCache) -> ImageFacts | None:
         """Return the facts about an image, from the store or else from its registry."""
         stored = self.find_stored(desired)
-        return Learned(stored.labels, stored.size_bytes) if stored is not None else self.learned.get(desired.digest)
+        return (
+            ImageFacts(stored.labels, stored.size_bytes) if stored is not None else self.image_facts.get(desired.digest)
+        )
 
     @staticmethod
     def name_link(key: str) -> str:

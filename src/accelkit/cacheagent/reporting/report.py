@@ -105,7 +105,7 @@ def _describe(
             ),
         ],
         # All nodes read the same values, so a report omits them when the status of the cache contains them.
-        recorded_environment={} if desired.knows_variables else bound_texts(recorded),
+        recorded_environment={} if desired.has_variables else bound_texts(recorded),
     )
 
 

@@ -60,77 +60,77 @@ class NodeClaims:
 
     watches: tuple[Watch, ...] = ()
 
-    def plan(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the missing, wrong and excess claims and volumes, and the state of each namespace."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         deletions: list[Deletion] = []
         states: dict[str, PvcStatus] = {}
-        wanted, taken = self._leave_taken(cache, _list_pairs(cache, shown), shown)
+        wanted, taken = self._leave_taken(cache, _list_pairs(cache, cluster), cluster)
         for pair in taken:
-            states.setdefault(pair.claim.namespace, _describe(cache, pair, shown))
+            states.setdefault(pair.claim.namespace, _describe(cache, pair, cluster))
         kept = {each.claim for each in wanted} | {each.volume for each in wanted}
         for pair in wanted:
-            made, repaired, dropped = self._bring(cache, pair, shown)
+            made, repaired, dropped = self._bring(cache, pair, cluster)
             create += made
             patches += repaired
             deletions += dropped
             if pair.digest in {"", cache.status.resolved_digest}:
-                found = _describe(cache, pair, shown)
+                found = _describe(cache, pair, cluster)
                 former = states.setdefault(pair.claim.namespace, found)
                 if former.conditions[0].status == "True":
                     # The webhook makes pods mount the claim of the digest, so its condition counts.
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
-        waits = any(shown.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
-        deletions += self._list_excess(cache, shown, kept)
-        claims = [claim for each in kept if each.kind == CLAIMS and (claim := shown.find(each)) is not None]
-        pauses = [choose_touch(each, shown)[1] for each in claims if each.status.get("phase") != "Bound"]
+        waits = any(cluster.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
+        deletions += self._list_excess(cache, cluster, kept)
+        claims = [claim for each in kept if each.kind == CLAIMS and (claim := cluster.find(each)) is not None]
+        pauses = [choose_touch(each, cluster)[1] for each in claims if each.status.get("phase") != "Bound"]
         wake_after = min(pauses, default=AFTER_REFUSAL_SECONDS if waits else 0.0)
         return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states, wake_after=wake_after)
 
-    def plan_removal(self, cache: Cache, shown: ClusterView) -> DeliveryPlan:
+    def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all claims and volumes of a cache."""
-        return DeliveryPlan(delete=tuple(self._list_excess(cache, shown, frozenset())))
+        return DeliveryPlan(delete=tuple(self._list_excess(cache, cluster, frozenset())))
 
-    def owns(self, cache: Cache, name: ObjectName, seen: ObservedObject) -> bool:
+    def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
         """Return whether a volume or claim belongs to a cache."""
         if name.kind == VOLUMES:
-            annotations = seen.metadata.annotations or {}
+            annotations = observed.metadata.annotations or {}
             # Volumes that a provisioner created for another delivery mode may have a hostPath too.
             ours = name.name.startswith(names.VOLUME_PREFIX)
-            return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in seen.spec
-        digest = _find_digest(cache, name, seen)
-        if name.kind != CLAIMS or digest is None or seen.spec.get("storageClassName") != "":
+            return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in observed.spec
+        digest = _find_digest(cache, name, observed)
+        if name.kind != CLAIMS or digest is None or observed.spec.get("storageClassName") != "":
             return False
-        return bool(seen.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
+        return bool(observed.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
 
-    def list_users(self, cache: Cache, shown: ClusterView) -> Mapping[str, list[ClaimPod]]:
+    def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
         """Return the pods that mount a pinned claim; nodes report the digests of the claim that follows the cache."""
         found = {}
         for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
             claim = names.name_pinned_claim(cache.key, digest)
-            found[digest] = [pod for each in cache.namespaces for pod in shown.list_pods(each) if claim in pod.claims]
+            found[digest] = [pod for each in cache.namespaces for pod in cluster.list_pods(each) if claim in pod.claims]
         return found
 
-    def _leave_taken(self, cache: Cache, pairs: list[_Pair], shown: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
+    def _leave_taken(self, cache: Cache, pairs: list[_Pair], cluster: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
         """Return the pairs to create, and those whose names belong to other claims.
 
         Nothing is created in the namespaces of the latter, because admission policies allow writes by namespace.
         """
-        taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, shown)]
+        taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, cluster)]
         places = {pair.claim.namespace for pair in taken}
         return [pair for pair in pairs if pair.claim.namespace not in places], taken
 
-    def _is_taken(self, cache: Cache, claim: ObjectName, shown: ClusterView) -> bool:
-        seen, refusal = shown.find(claim), shown.find_refusal(claim)
-        if seen is not None:
-            return not self.owns(cache, claim, seen)
+    def _is_taken(self, cache: Cache, claim: ObjectName, cluster: ClusterView) -> bool:
+        observed, refusal = cluster.find(claim), cluster.find_refusal(claim)
+        if observed is not None:
+            return not self.owns(cache, claim, observed)
         return refusal is not None and refusal.reason == Reason.CLAIM_EXISTS
 
     def _bring(
-        self, cache: Cache, pair: _Pair, shown: ClusterView
+        self, cache: Cache, pair: _Pair, cluster: ClusterView
     ) -> tuple[list[tuple[ObjectName, Mapping[str, Any]]], list[Patch], list[Deletion]]:
-        volume, claim = shown.find(pair.volume), shown.find(pair.claim)
+        volume, claim = cluster.find(pair.volume), cluster.find(pair.claim)
         claimed = claim is not None and self.owns(cache, pair.claim, claim)
         if volume is not None and _read_path(volume) not in {pair.path, pair.former_path}:
             # The mount path has changed. The path of a volume is immutable, and Kubernetes' protection keeps both
@@ -138,57 +138,57 @@ class NodeClaims:
             stale = [Deletion(pair.volume, volume.metadata.uid)]
             if claim is not None and claimed:
                 stale.append(Deletion(pair.claim, claim.metadata.uid))
-            return [], [], _leave_out_deleted(stale, shown)
+            return [], [], _leave_out_deleted(stale, cluster)
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         if claim is None:
-            here = shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache)
+            here = cluster.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache)
             made = (pair.claim, build_claim(cache, pair.claim, pair.digest))
-            return [made] if here and shown.find_refusal(pair.claim) is None else [], [], []
+            return [made] if here and cluster.find_refusal(pair.claim) is None else [], [], []
         if not claimed or claim.metadata.deletion_timestamp:
             return create, patches, []
         uid = claim.metadata.uid
         if volume is None:
             # The volume is created after the claim and with its UID: otherwise another claim of this name could be
             # bound to it.
-            if shown.find_refusal(pair.volume) is None:
+            if cluster.find_refusal(pair.volume) is None:
                 create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
         elif read_bound_claim(volume)[1] != uid:
             # A user deleted the former claim, so the volume stays Released unless its claimRef names the new claim.
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
         known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
-        touch = f"{pair.volume.name} {choose_touch(claim, shown)[0]}" if known and not patches else ""
+        touch = f"{pair.volume.name} {choose_touch(claim, cluster)[0]}" if known and not patches else ""
         if (repaired := repair_marks(cache, pair.claim, pair.digest, claim, touch)) is not None:
             patches.append(repaired)
         return create, patches, []
 
     def _list_excess(
-        self, cache: Cache, shown: ClusterView, kept: frozenset[ObjectName] | set[ObjectName]
+        self, cache: Cache, cluster: ClusterView, kept: frozenset[ObjectName] | set[ObjectName]
     ) -> list[Deletion]:
         claims, volumes = (
             {
-                name: seen
-                for name, seen in shown.list_of_cache(kind, cache.key)
-                if name not in kept and self.owns(cache, name, seen) and _may_go(cache, name, seen, shown)
+                name: observed
+                for name, observed in cluster.list_of_cache(kind, cache.key)
+                if name not in kept and self.owns(cache, name, observed) and _may_go(cache, name, observed, cluster)
             }
             for kind in (CLAIMS, VOLUMES)
         )
-        uids = {name: seen.metadata.uid for name, seen in claims.items()}
+        uids = {name: observed.metadata.uid for name, observed in claims.items()}
         for volume in volumes.values():
             # A claim may have lost its labels, but the volume that is bound to it names it.
             bound, uid = read_bound_claim(volume)
             if uid and not volume.metadata.deletion_timestamp and bound not in kept:
                 uids.setdefault(bound, uid)
-        uids |= {name: seen.metadata.uid for name, seen in volumes.items()}
-        return _leave_out_deleted([Deletion(name, uid) for name, uid in uids.items()], shown)
+        uids |= {name: observed.metadata.uid for name, observed in volumes.items()}
+        return _leave_out_deleted([Deletion(name, uid) for name, uid in uids.items()], cluster)
 
 
-def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
+def _list_pairs(cache: Cache, cluster: ClusterView) -> list[_Pair]:
     key, status = cache.key, cache.status
     pairs = []
     for namespace in cache.namespaces:
-        if namespace not in shown.namespaces:
+        if namespace not in cluster.namespaces:
             continue
         paths = names.build_volume_path(key, namespace), names.build_link_path(key)
         pairs.append(_pair(key, namespace, names.name_claim(key), paths))
@@ -198,7 +198,7 @@ def _list_pairs(cache: Cache, shown: ClusterView) -> list[_Pair]:
             former_path = names.build_cache_path(digest, status.mount_path)
             if digest != status.resolved_digest:
                 # Pods of a former digest keep their files, even if the mount path was another one.
-                volume = shown.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
+                volume = cluster.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
                 if volume is None:
                     continue
                 path = _read_path(volume) or path
@@ -215,23 +215,23 @@ def _read_path(volume: ObservedObject) -> str:
     return str((volume.spec.get("hostPath") or {}).get("path", ""))
 
 
-def _describe(cache: Cache, pair: _Pair, shown: ClusterView) -> PvcStatus:
+def _describe(cache: Cache, pair: _Pair, cluster: ClusterView) -> PvcStatus:
     """Return the state of the claim that users mount."""
-    claim = shown.find(pair.claim)
+    claim = cluster.find(pair.claim)
     ready = state(ConditionType.READY, Reason.PENDING, "the claim is being created", holds=False)
     if not _has_fitting_modes(cache):
         text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(MODES)}, which claims on nodes support"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
-        ready = _judge_claim(cache, pair, claim, shown)
-    elif (refusal := shown.find_refusal(pair.claim) or shown.find_refusal(pair.volume)) is not None:
+        ready = _judge_claim(cache, pair, claim, cluster)
+    elif (refusal := cluster.find_refusal(pair.claim) or cluster.find_refusal(pair.volume)) is not None:
         ready = state(ConditionType.READY, refusal.reason, refusal.message, holds=False)
-    elif shown.namespaces.get(pair.claim.namespace):
+    elif cluster.namespaces.get(pair.claim.namespace):
         ready = state(ConditionType.READY, Reason.DELETING, "the namespace is being deleted", holds=False)
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, shown: ClusterView) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, cluster: ClusterView) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
     if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} exists and is not ours; it is not changed: delete it, or give the cache another name"
@@ -242,17 +242,17 @@ def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, shown: Cluste
     phase = claim.status.get("phase", "")
     if phase == "Bound":
         return state(ConditionType.READY, Reason.READY, holds=True)
-    if is_overdue(claim, shown):
+    if is_overdue(claim, cluster):
         text = f"claim {name} has waited over a minute for its volume {pair.volume.name}; run kubectl describe on both"
         return state(ConditionType.READY, Reason.NOT_BOUND, text, holds=False)
     return state(ConditionType.READY, Reason.PENDING, f"claim {name} is {phase or 'not bound yet'}", holds=False)
 
 
-def _find_digest(cache: Cache, name: ObjectName, seen: ObservedObject) -> str | None:
+def _find_digest(cache: Cache, name: ObjectName, observed: ObservedObject) -> str | None:
     """Return the digest to which a claim is pinned by its name; empty for the claim that follows the cache."""
     if name.name == names.name_claim(cache.key):
         return ""
-    stated = (seen.metadata.annotations or {}).get(CACHE_DIGEST_ANNOTATION, "")
+    stated = (observed.metadata.annotations or {}).get(CACHE_DIGEST_ANNOTATION, "")
     known = (cache.status.resolved_digest, *cache.status.previous_digests, stated)
     return next((each for each in known if each and names.name_pinned_claim(cache.key, each) == name.name), None)
 
@@ -264,7 +264,7 @@ def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
     return name, str(reference.get("uid") or "")
 
 
-def _may_go(cache: Cache, name: ObjectName, seen: ObservedObject, shown: ClusterView) -> bool:
+def _may_go(cache: Cache, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
     """Return whether a claim or volume may be deleted now; a guarded one may not while pods mount it.
 
     Policies guard the claims in namespaces that a cache names. In other namespaces the claim is deleted at once, so
@@ -272,19 +272,19 @@ def _may_go(cache: Cache, name: ObjectName, seen: ObservedObject, shown: Cluster
     """
     claim = name
     if name.kind == VOLUMES:
-        claim, uid = read_bound_claim(seen)
+        claim, uid = read_bound_claim(observed)
         if not uid:
             return True
     # The placeholder of a deleted cache has no UID.
     if not cache.metadata.uid or claim.namespace not in cache.namespaces:
         return True
-    return not any(claim.name in pod.claims for pod in shown.list_pods(claim.namespace))
+    return not any(claim.name in pod.claims for pod in cluster.list_pods(claim.namespace))
 
 
-def _leave_out_deleted(deletions: list[Deletion], shown: ClusterView) -> list[Deletion]:
+def _leave_out_deleted(deletions: list[Deletion], cluster: ClusterView) -> list[Deletion]:
     def goes(each: Deletion) -> bool:
-        seen = shown.find(each.name)
-        return seen is not None and bool(seen.metadata.deletion_timestamp)
+        observed = cluster.find(each.name)
+        return observed is not None and bool(observed.metadata.deletion_timestamp)
 
     return [each for each in deletions if not goes(each)]
 
