@@ -1,7 +1,5 @@
 """The check of the accounting with which site.yml ends, on the embedded cluster."""
 
-from __future__ import annotations
-
 import pytest
 from impersonation import EXTENDER, acting_as
 from test_install import module

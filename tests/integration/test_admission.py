@@ -1,7 +1,5 @@
 """What users may not write on pods: the admission policies of the role extender, on a real API server."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """What the token of a node agent is good for: keys of its own node, and Events of its own, on a real API server."""
 
-from __future__ import annotations
-
 import pytest
 from impersonation import acting_as_agent, find_refusal
 from support.waiting import until

@@ -1,7 +1,5 @@
 """Readers and certificates of an extender behind its Service, by the rights that the roles give."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

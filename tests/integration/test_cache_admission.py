@@ -1,7 +1,5 @@
 """Ways around the webhook of kernel caches, which the API server itself refuses: its admission policies."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from cache_cluster import DRY, PINNED, guarding, make_pod, mount, open_cluster, owning

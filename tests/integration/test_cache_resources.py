@@ -1,7 +1,5 @@
 """GKMCaches and ClusterGKMCaches on a real API server: what is taken, and what is refused in which words."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """The webhook of pods and the admission policies of kernel caches, on a real API server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

@@ -1,7 +1,5 @@
 """A stranger who reaches the port of the webhook, which is a process of its own, beside an API server that asks it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

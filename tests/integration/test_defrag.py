@@ -1,7 +1,5 @@
 """`accelkit defrag` on a real API server: its plan names who leaves, and their cards go to the pod that waits."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """KubeGPU's pods on nodes whose agents serve `nvidia.com/gpu`: installed, used and removed by the playbooks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ The nodes of the sandbox say that they run two kernels. Its kubelets only say th
 does to its host is then done to the node's files, which the agents read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """The node agent on a node with NVIDIA's cards, whose driver is the stand-in: XIDs, over-use, limits of containers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

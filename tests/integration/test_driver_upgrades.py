@@ -3,8 +3,6 @@
 What a driver's container does to its host is done to the node's files, which the agents read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Drivers on a real API server: plans by several kernels, labels, cordons and evictions under a budget."""
 
-from __future__ import annotations
-
 import contextlib
 from functools import partial
 

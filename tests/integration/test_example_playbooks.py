@@ -1,7 +1,5 @@
 """The playbooks in examples/playbooks, as their first lines say how they are run."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`accelkit explain` and `POST /simulate` against what the real kube-scheduler then does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.request

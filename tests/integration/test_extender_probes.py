@@ -1,7 +1,5 @@
 """The real extender process against a real API server: what it takes, what it frees, and what it does not believe."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Several extenders on one cluster: one binds, whichever ends or loses its way to the API server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The example of a plug-in, installed by pip: in discovery, and in the extender behind a real kube-scheduler."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The unit of memory changed on a running cluster: finer, coarser, refused, and workloads whose meaning changes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

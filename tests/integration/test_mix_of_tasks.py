@@ -1,7 +1,5 @@
 """The policy fragmentation through the real kube-scheduler and the real extender: it learns from the pods that come."""
 
-from __future__ import annotations
-
 import pytest
 from extender_process import MEMORY, Process, client_of, world_of
 from real_scheduler import build_configuration, run_scheduler

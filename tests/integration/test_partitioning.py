@@ -1,7 +1,5 @@
 """Nodes set apart on a real API server, and given back; owners of nodes on the same."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The real kube-scheduler and the extender evict pods for one of higher priority, and only those that free its card."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """What stops an installation before it has changed anything, on a real API server."""
 
-from __future__ import annotations
-
 import json
 import secrets
 

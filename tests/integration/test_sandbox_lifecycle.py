@@ -1,7 +1,5 @@
 """A sandbox from its start to its end, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The real kube-scheduler reads what is written for it, strictly; the real kubeadm writes what the unit tests edit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pins, neighbours, quotas and reservations on the real kube-scheduler, with the extender as it is shipped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

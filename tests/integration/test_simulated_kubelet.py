@@ -3,8 +3,6 @@
 # ruff: noqa: ARG002, N802
 # The interface gives the methods of a plugin their names and arguments.
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

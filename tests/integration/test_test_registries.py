@@ -1,7 +1,5 @@
 """The registries that tests rely on are what the tests take them for."""
 
-from __future__ import annotations
-
 import json
 import ssl
 

@@ -1,7 +1,5 @@
 """What the tools of other systems show of a cluster that accelkit serves: by what they read, and over TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

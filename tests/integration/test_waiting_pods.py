@@ -1,7 +1,5 @@
 """Pods that wait for cards while site.yml installs accelkit, or changes the dialects that it serves."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Pods that kube-scheduler has refused are woken by one annotation; the extender may write nothing else on a node."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

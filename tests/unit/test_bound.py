@@ -1,7 +1,5 @@
 """The upper bound of bench/bound.py: on clusters so small that the most that can be allocated is plain."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """bench/cache_delivery.py without a cluster: when a cache counts as delivered, what is compared, what is cleaned up."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """scripts/check_prose.py finds what it has to find in pages, docstrings, errors and commit subjects, and no more."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/reference/commands.md is what scripts/command_reference.py generates."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

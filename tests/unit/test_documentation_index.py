@@ -1,7 +1,5 @@
 """README.md stays short, and the indexes list each page, command and playbook once."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

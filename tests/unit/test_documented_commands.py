@@ -3,8 +3,6 @@
 Those of accelkit and of ansible-playbook are parsed by these.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

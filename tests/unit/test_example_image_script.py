@@ -1,7 +1,5 @@
 """What scripts/cache_example_images.py makes without a registry: caches, the workloads' root, hosts and policy."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import io

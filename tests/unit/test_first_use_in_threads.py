@@ -3,8 +3,6 @@
 Each in a process of its own, since the crash is the process's.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """A little of what `scripts/fuzz.py` runs by the million, and that it would notice."""
 
-from __future__ import annotations
-
 import pytest
 from fuzzing.leftovers import find_empty_shells, find_leftovers
 from fuzzing.runs import OBJECTS_PER_ROUND, SUBJECTS, run_rounds

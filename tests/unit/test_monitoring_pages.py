@@ -1,7 +1,5 @@
 """Metrics, alerts, dashboards and their pages say the same."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Pages that promise something name the tests that hold it, and what there is."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

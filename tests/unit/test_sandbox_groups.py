@@ -1,7 +1,5 @@
 """That tests which share a sandbox run in one process, whatever releases of pytest and pytest-xdist are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The playbooks' settings: all that are read are specified, and all that are specified are documented and read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

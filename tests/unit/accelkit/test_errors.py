@@ -1,7 +1,5 @@
 """The one failure that is shown of several."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.errors import ApiError, ServiceError, find_first, raise_first

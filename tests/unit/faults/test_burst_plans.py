@@ -1,7 +1,5 @@
 """A burst is wrong where an account is wrong for a moment or in the end, or where its pods do not run in time."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

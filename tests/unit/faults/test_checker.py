@@ -1,7 +1,5 @@
 """The checker of the fault laboratory reports each violation, of facts that were right and are then made wrong."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

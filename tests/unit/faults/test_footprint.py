@@ -1,7 +1,5 @@
 """The footprint of processes must not grow once they are warm."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The history of a storm shows what led to a violation, and not what happened elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 from faults.checker import Violation
 from faults.facts import Facts, Pod

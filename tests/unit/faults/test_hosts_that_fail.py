@@ -1,7 +1,5 @@
 """A clock that jumps, and a disk that is full, for one process of the laboratory; both are right again afterwards."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

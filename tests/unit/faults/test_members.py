@@ -1,7 +1,5 @@
 """A process of the laboratory counts as mended once it serves again."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

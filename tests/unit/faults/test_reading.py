@@ -1,7 +1,5 @@
 """Facts are read from the API server, the kubelets and the extender; what is silent is told from what is wrong."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """The gate breaks what it is told to break, and nothing afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

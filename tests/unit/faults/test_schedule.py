@@ -1,7 +1,5 @@
 """The schedule of a storm follows from its seed alone, and has all that can be done in it."""
 
-from __future__ import annotations
-
 from faults.faulting import GATE_FAULTS, LINK_FAULTS, MEMBER_FAULTS
 from faults.schedule import FAULTS, OPERATIONS, plan_round
 

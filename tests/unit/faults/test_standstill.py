@@ -1,7 +1,5 @@
 """The time in which the machine stood still extends deadlines, but not those of what must hold at all times."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A storm is repeated by its seed and by the options that were not as by default; so a violation and the table say."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Events are sent twice or change places, each of them arrives, and no other answer changes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The Python package beside the collection: absent, broken, or of another version."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import access_check
 
 from accelkit.install.access import AccessRule, ResourceAttributes

@@ -1,7 +1,5 @@
 """In check mode no module sends a request that changes anything, whatever there is to change."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

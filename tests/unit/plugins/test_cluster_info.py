@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import cluster_info
 
 from accelkit.install.cluster import Cluster, ClusterNode

@@ -1,7 +1,5 @@
 """Actions take their arguments from the documentation of their modules."""
 
-from __future__ import annotations
-
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_image, scheduler_config
 from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import read_argument_spec

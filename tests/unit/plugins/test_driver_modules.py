@@ -1,7 +1,5 @@
 """The modules of drivers: what they ask of accelkit, and what they answer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.lookup.guarded_keys import LookupModule
 
 from accelkit.install.guarded_keys import list_guarded_keys

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import managed_resources
 

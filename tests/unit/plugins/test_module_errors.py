@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _inspection, _stages
 from ansible_collections.accelkit.kubernetes.plugins.modules import (

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_partition, toleration_check
 
 from accelkit.enablement.partitioning.admission import Tolerance

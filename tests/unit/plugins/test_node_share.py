@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_share
 
 from accelkit.install.shared_nodes import SharingResult

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import object_prune
 
 from accelkit.install.pruning import ObjectKey, Pruned

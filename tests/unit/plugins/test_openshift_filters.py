@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.accelkit.kubernetes.plugins.filter import (

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.modules import openshift_info
 
 from accelkit.enablement.openshift.detection import OpenShift

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ansible_collections.accelkit.kubernetes.plugins.lookup import plugin_names
 
 

@@ -1,7 +1,5 @@
 """The module rollout_wait: what it requests and returns."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import rollout_wait
 

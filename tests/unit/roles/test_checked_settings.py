@@ -1,7 +1,5 @@
 """What the roles refuse before they change anything, since the services would refuse it in every pod."""
 
-from __future__ import annotations
-
 import pytest
 from rendering import ROOT, run_play
 

@@ -1,7 +1,5 @@
 """Jobs that build drivers: the pods of one that is there never change, whatever setting does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The objects of the roles driver and stage_manifests, as Ansible renders them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

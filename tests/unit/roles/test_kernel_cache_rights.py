@@ -1,7 +1,5 @@
 """What the programs of kernel caches may do, as the role gives it and as the documents tell it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from kernel_cache_cases import render_cases

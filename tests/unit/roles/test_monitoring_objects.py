@@ -1,7 +1,5 @@
 """The objects of the role monitoring, as Ansible renders them, with and without the Prometheus operator."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What OpenShift needs for the pods of every role, and the objects of the role openshift, as Ansible renders them."""
 
-from __future__ import annotations
-
 import pytest
 from narrower_constraints import tighten
 from rendering import ROOT, evaluate, list_variables, run_play

@@ -1,7 +1,5 @@
 """The role's objects, as Ansible renders them."""
 
-from __future__ import annotations
-
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 from rendering import ROOT, evaluate, render, run_play

@@ -1,7 +1,5 @@
 """The admission policies of the roles, as their templates make them; what they refuse is tested on an API server."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """The objects of the role remediation: rights go with the mode, and policies bound them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What playbooks/remove.yml does to the caches of a node, which nobody can delete while they are immutable."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

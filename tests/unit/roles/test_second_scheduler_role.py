@@ -1,7 +1,5 @@
 """The role's objects, as Ansible renders them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The SELinux module of the agents: it compiles, and covers what their pods mount and may do."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """How site.yml takes its parts: what everybody has is imported, and what only some want is included with its tags."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

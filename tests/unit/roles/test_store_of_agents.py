@@ -1,7 +1,5 @@
 """Whose the store of a node is: root's, also what an agent of an earlier version left there as another user."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

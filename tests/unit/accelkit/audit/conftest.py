@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from fake_api.server import FakeApi
 from support.nodes import build_node

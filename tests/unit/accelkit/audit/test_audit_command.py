@@ -1,7 +1,5 @@
 """What `accelkit audit` prints for people and programs, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

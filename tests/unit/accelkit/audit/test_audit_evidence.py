@@ -1,7 +1,5 @@
 """What is gathered of each side from the API server, and when an audit looks again."""
 
-from __future__ import annotations
-
 import pytest
 from support.clocks import Clock
 

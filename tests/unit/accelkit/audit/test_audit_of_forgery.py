@@ -1,7 +1,5 @@
 """What a user wrote into an assignment is found, and does not change what is compared."""
 
-from __future__ import annotations
-
 import pytest
 from test_audit import GIB, findings, held, inspection, pod
 

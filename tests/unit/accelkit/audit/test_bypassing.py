@@ -1,7 +1,5 @@
 """Which pods are said to have been bound without the extender during a run, on an API server in memory."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

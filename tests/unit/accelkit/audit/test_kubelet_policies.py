@@ -1,7 +1,5 @@
 """Kubelets are asked for their policy side by side, and none keeps the others waiting."""
 
-from __future__ import annotations
-
 import asyncio
 
 from accelkit.audit import kubelet_policies

@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode, Pod
-from accelkit.cacheagent.planning.world import Disk, ImagePolicies, Learned, Stored, World
+from accelkit.cacheagent.planning.world import Disk, ImageFacts, ImagePolicies, Stored, World
 from accelkit.gkm import names
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.formats import ImageLabels, Target
@@ -66,7 +66,7 @@ def world(*desired_caches: DesiredCache, **changes: Any) -> World:
         "node": NODE,
         "desired_caches": {each.key: each for each in desired_caches},
         "image_policies": {
-            each.key: ImagePolicies("p", believed_seconds=86400) for each in desired_caches if each.image
+            each.key: ImagePolicies("p", verdict_seconds=86400) for each in desired_caches if each.image
         },
         "disk": Disk(100 * GIB),
         **changes,
@@ -74,8 +74,8 @@ def world(*desired_caches: DesiredCache, **changes: Any) -> World:
     return World(**given)
 
 
-def learned(size: int = 100, labels: ImageLabels = LABELS) -> Learned:
-    return Learned(msgspec.structs.replace(labels, size_bytes=size), size)
+def image_facts(size: int = 100, labels: ImageLabels = LABELS) -> ImageFacts:
+    return ImageFacts(msgspec.structs.replace(labels, size_bytes=size), size)
 
 
 def read_pod(document: dict[str, Any]) -> Pod:

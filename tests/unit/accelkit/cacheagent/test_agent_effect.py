@@ -1,7 +1,5 @@
 """Whether workloads hit, from what they made themselves, and why not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_worlds import FOREIGN, A, B, desired, folder, learned, link, pod, stored, world
+from agent_worlds import FOREIGN, A, B, desired, folder, image_facts, link, pod, stored, world
 from test_desired_caches import cache
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal, read_desired_cache
@@ -36,8 +36,8 @@ def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (world(elsewhere()), Step.LEARN),
-        (world(elsewhere(), learned={A: learned()}), Step.NOTHING),
+        (world(elsewhere()), Step.READ_IMAGE),
+        (world(elsewhere(), image_facts={A: image_facts()}), Step.NOTHING),
         # As of all others: no registry is asked for what nobody has verified.
         (world(elsewhere(verified=None)), Step.NOTHING),
         (world(elsewhere(verified=False, refusal=Refusal("NoSignatures", ""))), Step.NOTHING),
@@ -51,26 +51,28 @@ def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
 )
 def test_its_labels_are_read_and_nothing_else(known, step):
     assert assess(known, known.desired_caches[KEY]).step is step
-    assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.LEARN else [])
+    assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.READ_IMAGE else [])
 
 
 def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
     known = world(elsewhere(), elsewhere(key="team/same"), elsewhere(B, key="team/other"))
     assert [each.progress.desired.digest for each in make_plan(known).work] == [A, B]
-    known = world(elsewhere(cache_bytes=1 << 40), desired(B, "team/here"), learned={B: learned()}, disk=Disk(1000))
-    assert [each.progress.step for each in make_plan(known).work] == [Step.LEARN, Step.EXTRACT]
+    known = world(
+        elsewhere(cache_bytes=1 << 40), desired(B, "team/here"), image_facts={B: image_facts()}, disk=Disk(1000)
+    )
+    assert [each.progress.step for each in make_plan(known).work] == [Step.READ_IMAGE, Step.EXTRACT]
 
 
 @pytest.mark.parametrize(
     ("labels", "told", "fit", "misfit"),
     [
-        (learned(), ("True", "Compatible"), [0], []),
-        (learned(labels=FOREIGN), ("False", "Incompatible"), [], [0]),
+        (image_facts(), ("True", "Compatible"), [0], []),
+        (image_facts(labels=FOREIGN), ("False", "Incompatible"), [], [0]),
         (None, ("Unknown", "Pending"), [], []),
     ],
 )
 def test_the_verdict_on_each_card_is_told_and_nothing_else(labels, told, fit, misfit):
-    found = report(world(elsewhere(), learned={A: labels} if labels else {})).caches["add"][A]
+    found = report(world(elsewhere(), image_facts={A: labels} if labels else {})).caches["add"][A]
     assert [(each.type, each.status, each.reason) for each in found.conditions] == [("Compatible", *told)]
     assert (found.compatible_gpus, found.incompatible_gpus) == (fit, misfit)
     assert (found.path, found.volume_size, found.pods) == ("", 0, [])
@@ -86,7 +88,7 @@ def test_why_its_labels_cannot_be_read_is_reported():
 
 
 def test_what_lies_here_from_before_goes_once_no_pod_has_it():
-    known = world(elsewhere(), learned={A: learned()}, pods=(pod("uses"),))
+    known = world(elsewhere(), image_facts={A: image_facts()}, pods=(pod("uses"),))
     assert (make_plan(known).usage, make_plan(known).uses) == ({}, {})
     assert report(known).counts.node_in_use_cnt == 0
     known = world(elsewhere(), stored={folder(A): stored()}, links={link(): folder(A)})

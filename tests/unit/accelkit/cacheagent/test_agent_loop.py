@@ -44,7 +44,7 @@ class Stand:
     def __init__(self, registry: HostileRegistry, root: Path) -> None:
         self.api, self.registry, self.metrics = WatchedApi(), registry, Metrics()
         self.settings = RegistrySettings(plain_http=frozenset({registry.host}))
-        self.options = AgentOptions(node="n", folder=root, registries=self.settings, look_again_seconds=0.05)
+        self.options = AgentOptions(node="n", folder=root, registries=self.settings, recheck_seconds=0.05)
         self.store = Store(root)
         self.image = publish(registry.host, cache_folder(root.parent / "built"), "team/add")
         sign(registry.host, self.image, KEY, "team/add")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_worlds import FOREIGN, GIB, A, B, C, desired, folder, learned, link, pod, stored, world
+from agent_worlds import FOREIGN, GIB, A, B, C, desired, folder, image_facts, link, pod, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
@@ -74,7 +74,7 @@ def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
     there = {folder(A): stored(path="/opt/m45943"), folder(B): stored()}
     made = plan(desired(A), stored=there, links=links)
     assert move_of(made) == targets
-    assert made.progress["team/add"].step is Step.LEARN
+    assert made.progress["team/add"].step is Step.READ_IMAGE
     assert folder(A) not in made.collect
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
     other = desired(C, "team/other")
     given = {"stored": {folder(B): stored(size=taken)}} if taken else {}
     made = plan(
-        desired(), other, desired(B, "team/there"), disk=disk, learned={A: learned(size), C: learned(busy)},
+        desired(), other, desired(B, "team/there"), disk=disk, image_facts={A: image_facts(size), C: image_facts(busy)},
         busy={"team/other": busy}, **given,
     )  # fmt: skip
     assert (made.no_room["team/add"].reason if "team/add" in made.no_room else "") == reason
@@ -208,10 +208,12 @@ def test_work_fits_into_what_is_left_of_the_budget():
     made = plan(desired(), stored={folder(A): stored()}, links={link(): folder(A)})
     assert (made.work, made.progress["team/add"].step) == ((), Step.SERVE)
     made = plan(
-        desired(), disk=Disk(100 * GIB, GIB), learned={A: learned(5)}, stored={folder(B): stored(size=GIB // 2)}
+        desired(), disk=Disk(100 * GIB, GIB), image_facts={A: image_facts(5)}, stored={folder(B): stored(size=GIB // 2)}
     )
     assert made.work[0].room_bytes == GIB // 2
     one, two = desired(A, "team/one"), desired(B, "team/two")
-    made = plan(one, two, disk=Disk(100 * GIB, 10 * GIB), learned={A: learned(6 * GIB), B: learned(6 * GIB)})
+    made = plan(
+        one, two, disk=Disk(100 * GIB, 10 * GIB), image_facts={A: image_facts(6 * GIB), B: image_facts(6 * GIB)}
+    )
     assert [each.progress.desired.key for each in made.work] == ["team/one"]
     assert made.no_room["team/two"].reason == "OverBudget"

@@ -86,10 +86,10 @@ def preparing(registry: HostileRegistry, root: Path, logins=no_logins) -> Prepar
 async def test_labels_are_read_and_nothing_else(hostile_registry, tmp_path):
     known = asked(hostile_registry)
     async with preparing(hostile_registry, tmp_path) as preparation:
-        learned = await preparation.learn(known)
-    assert [str(each.arch) for each in learned.labels.targets] == ["gfx90a"]
+        image_facts = await preparation.read_image_facts(known)
+    assert [str(each.arch) for each in image_facts.labels.targets] == ["gfx90a"]
     layer = json.loads(IMAGE.manifest)["layers"][0]
-    assert learned.size_bytes == layer["size"]
+    assert image_facts.size_bytes == layer["size"]
     assert not hostile_registry.received("GET", f".*/blobs/{layer['digest']}")
     assert list(tmp_path.iterdir()) == []
 
@@ -109,7 +109,7 @@ async def test_a_registry_that_lies_about_the_manifest_is_caught_before_anything
     hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.changed(b'{"schemaVersion": 2}'))
     async with preparing(hostile_registry, tmp_path) as preparation:
         with pytest.raises(RegistryError):
-            await preparation.learn(known)
+            await preparation.read_image_facts(known)
 
 
 async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp_path):
@@ -122,9 +122,9 @@ async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp
         return RegistryCredentials.from_documents([("Secret team/login", document)])
 
     async with preparing(hostile_registry, tmp_path, logins) as preparation:
-        await preparation.learn(replace(known, secrets=("login",)))
+        await preparation.read_image_facts(replace(known, secrets=("login",)))
         with pytest.raises(RegistryError):
-            await preparation.learn(known)
+            await preparation.read_image_facts(known)
 
 
 def test_an_extraction_may_take_what_there_is_room_for(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from agent_worlds import FOREIGN, GIB, LABELS, TODAY, A, B, desired, folder, learned, link, pod, stored, world
+from agent_worlds import FOREIGN, GIB, LABELS, TODAY, A, B, desired, folder, image_facts, link, pod, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import Node, OwnNode, read_own_node
@@ -69,14 +69,19 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
     [
         (world(desired(verified=None)), UNJUDGED, no("Pending"), no("Pending")),
         (world(desired()), UNJUDGED, no("Extracting"), no("Extracting")),
-        (world(desired(), learned={A: learned()}), COMPATIBLE, no("Extracting"), no("Extracting")),
+        (world(desired(), image_facts={A: image_facts()}), COMPATIBLE, no("Extracting"), no("Extracting")),
         (world(desired(), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
         (SERVED, COMPATIBLE, EXTRACTED, READY),
-        (world(desired(), learned={A: learned(labels=FOREIGN)}), *[no("Incompatible")] * 3),
-        (world(desired(), learned={A: learned()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
-        (world(desired(), learned={A: learned(9)}, disk=Disk(GIB, 5)), COMPATIBLE, no("OverBudget"), no("OverBudget")),
-        (world(desired(), learned={A: learned(9)}, disk=Disk(5)), COMPATIBLE, no("NodeFull"), no("NodeFull")),
-        (failed(world(desired(), learned={A: learned()})), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
+        (world(desired(), image_facts={A: image_facts(labels=FOREIGN)}), *[no("Incompatible")] * 3),
+        (world(desired(), image_facts={A: image_facts()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
+        (
+            world(desired(), image_facts={A: image_facts(9)}, disk=Disk(GIB, 5)),
+            COMPATIBLE,
+            no("OverBudget"),
+            no("OverBudget"),
+        ),
+        (world(desired(), image_facts={A: image_facts(9)}, disk=Disk(5)), COMPATIBLE, no("NodeFull"), no("NodeFull")),
+        (failed(world(desired(), image_facts={A: image_facts()})), COMPATIBLE, *[no("RegistryUnavailable")] * 2),
         (
             world(desired(verified=False, refusal=REFUSED), stored=HERE, links={link(): WITHDRAWN}),
             *(COMPATIBLE, no("NoSignatures"), no("NoSignatures")),
@@ -164,7 +169,7 @@ FORMERLY = {
 def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, labels, compatible, numbers, shown):
     for target in BUILT:
         built = msgspec.structs.replace(LABELS, targets=(target,))
-        known = world(desired(), learned={A: learned(labels=built)}, node=inventory_node(driver, labels))
+        known = world(desired(), image_facts={A: image_facts(labels=built)}, node=inventory_node(driver, labels))
         found = entry(known)
         assert (found.compatible_gpus, found.incompatible_gpus) == numbers
         assert told(found, "Compatible") == compatible
@@ -177,8 +182,8 @@ def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has
     labels = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": None})
     here = {folder(A): stored(labels=labels)}
     assert entry(world(desired(), stored=here)).recorded_environment == {"VLLM_USE_V1": "1", "VLLM_X": ""}
-    assert entry(world(desired(knows_variables=True), stored=here)).recorded_environment == {}
-    assert entry(world(desired(), learned={A: learned(labels=labels)})).recorded_environment == {}
+    assert entry(world(desired(has_variables=True), stored=here)).recorded_environment == {}
+    assert entry(world(desired(), image_facts={A: image_facts(labels=labels)})).recorded_environment == {}
 
 
 def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_alone():
@@ -238,8 +243,8 @@ def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
         (SERVED, 0),
         (world(desired()), 0),
         (world(desired(verified=None)), 0),
-        (world(desired(), learned={A: learned(labels=FOREIGN)}), 0),
-        (world(desired(), learned={A: learned(9)}, disk=Disk(5)), 1),
+        (world(desired(), image_facts={A: image_facts(labels=FOREIGN)}), 0),
+        (world(desired(), image_facts={A: image_facts(9)}, disk=Disk(5)), 1),
         (failed(world(desired())), 1),
         (failed(world(desired(), stored=OLD, links=LINKED)), 0),
         (world(desired(), stored=HERE, image_policies={"team/add": ImagePolicies("q", undecided=BROKEN)}), 1),

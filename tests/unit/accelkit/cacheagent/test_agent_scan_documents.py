@@ -1,7 +1,5 @@
 """The file that the scan leaves is read as if a stranger had written it."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import GIB, desired, folder, learned, stored, world
+from agent_worlds import GIB, desired, folder, image_facts, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.plan import Plan, make_plan
-from accelkit.cacheagent.planning.world import Attempt, Disk, Learned
+from accelkit.cacheagent.planning.world import Attempt, Disk, ImageFacts
 
 ROOM = Disk(100 * GIB)
 
@@ -22,8 +22,8 @@ def caches(namespace: str, *numbers: int) -> list[DesiredCache]:
     return [desired(digest(number), f"{namespace}/c{number}") for number in numbers]
 
 
-def sizes(gib: int, *numbers: int) -> dict[str, Learned]:
-    return {digest(number): learned(gib * GIB) for number in numbers}
+def sizes(gib: int, *numbers: int) -> dict[str, ImageFacts]:
+    return {digest(number): image_facts(gib * GIB) for number in numbers}
 
 
 def begun(made: Plan) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_namespace_with_more_than_its_share_comes_last():
     """The budget is 20 GiB for two: 8 of `a` lie here, so with 4 more it would have more than its 10."""
     given = {
         "stored": {folder(digest(1)): stored(size=8 * GIB, policies="q")},
-        "learned": sizes(4, 2, 90),
+        "image_facts": sizes(4, 2, 90),
         "disk": Disk(100 * GIB, 20 * GIB),
     }
     made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), **given))
@@ -82,7 +82,7 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
         *caches("a", 1, 2),
         *caches("z", 90),
         stored={folder(digest(1)): stored(size=14 * GIB)},
-        learned=sizes(4, 2) | sizes(size, 90),
+        image_facts=sizes(4, 2) | sizes(size, 90),
         disk=Disk(100 * GIB, 20 * GIB),
         slots=slots,
     )
@@ -105,7 +105,7 @@ def test_what_is_not_verified_makes_no_share_smaller():
     junk = [desired(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
     given = {
         "stored": {folder(digest(1)): stored(size=4 * GIB)},
-        "learned": sizes(4, 2, 90),
+        "image_facts": sizes(4, 2, 90),
         "disk": Disk(100 * GIB, 20 * GIB),
         "slots": 1,
     }
@@ -114,7 +114,7 @@ def test_what_is_not_verified_makes_no_share_smaller():
 
 
 def test_nobody_waits_while_there_is_room_for_all():
-    made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), learned=sizes(30, 1, 2, 90), disk=ROOM))
+    made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), image_facts=sizes(30, 1, 2, 90), disk=ROOM))
     assert begun(made) == ["a/c1", "z/c90", "a/c2"]
     assert not made.no_room
 
@@ -124,7 +124,7 @@ def test_files_that_several_ask_for_are_divided_among_them():
     both = [desired(digest(1), f"{namespace}/c1") for namespace in ("a", "z")]
     given = {
         "stored": {folder(digest(1)): stored(size=12 * GIB)},
-        "learned": sizes(4, 2, 90),
+        "image_facts": sizes(4, 2, 90),
         "disk": Disk(100 * GIB, 20 * GIB),
     }
     made = make_plan(world(*both, *caches("a", 2), *caches("z", 90), **given))
@@ -139,7 +139,7 @@ def test_former_files_of_running_pods_count_for_their_namespace():
         *caches("z", 90),
         stored={folder(digest(1)): stored(size=8 * GIB)},
         uses=used,
-        learned=sizes(4, 2, 90),
+        image_facts=sizes(4, 2, 90),
         disk=Disk(100 * GIB, 20 * GIB),
         slots=1,
     )
@@ -149,7 +149,7 @@ def test_former_files_of_running_pods_count_for_their_namespace():
 @pytest.mark.parametrize(("free", "reason"), [(25, ""), (24, "NodeFull")])
 def test_a_part_of_the_disk_stays_free(free, reason):
     disk = Disk(free * GIB, total_bytes=100 * GIB, min_free_percent=15.0, min_free_bytes=GIB)
-    made = make_plan(world(*caches("a", 1), disk=disk, learned=sizes(10, 1)))
+    made = make_plan(world(*caches("a", 1), disk=disk, image_facts=sizes(10, 1)))
     assert begun(made) == ([] if reason else ["a/c1"])
     assert [each.reason for each in made.no_room.values()] == ([reason] if reason else [])
     assert not reason or "15.00 GiB must stay free" in made.no_room["a/c1"].message
@@ -157,6 +157,6 @@ def test_a_part_of_the_disk_stays_free(free, reason):
 
 def test_an_image_that_takes_more_than_it_says_is_stopped_where_the_disk_has_to_stay_free():
     disk = Disk(40 * GIB, total_bytes=100 * GIB, min_free_percent=15.0)
-    known = world(*caches("a", 1), *caches("z", 90), disk=disk, learned=sizes(1, 1))
+    known = world(*caches("a", 1), *caches("z", 90), disk=disk, image_facts=sizes(1, 1))
     (work,) = make_plan(replace(known, busy={"z/c90": 5 * GIB})).work
     assert work.room_bytes == 20 * GIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agent_worlds import FOREIGN, TODAY, A, desired, folder, learned, stored, world
+from agent_worlds import FOREIGN, TODAY, A, desired, folder, image_facts, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import OwnNode
@@ -26,8 +26,8 @@ def step(known=None, **changes) -> Step:
     ("known", "changes", "expected"),
     [
         (desired(verified=None), {}, Step.NOTHING),
-        (desired(), {}, Step.LEARN),
-        (desired(), {"learned": {A: learned()}}, Step.EXTRACT),
+        (desired(), {}, Step.READ_IMAGE),
+        (desired(), {"image_facts": {A: image_facts()}}, Step.EXTRACT),
         (desired(), {"stored": {folder(A): stored()}}, Step.SERVE),
         (desired(), {"stored": {folder(A): stored(policies="former")}}, Step.VERIFY),
         (desired(verified=None), {"stored": {folder(A): stored()}}, Step.NOTHING),
@@ -35,11 +35,11 @@ def step(known=None, **changes) -> Step:
         (desired(), {"image_policies": {"team/add": ImagePolicies("p", refusal=NOT_COVERED)}}, Step.WITHDRAW),
         (desired(), {"image_policies": {"team/add": ImagePolicies("p", undecided=NOT_COVERED)}}, Step.NOTHING),
         # Before anything but the labels is fetched, and also where it lies here already.
-        (desired(), {"learned": {A: learned(labels=FOREIGN)}}, Step.WITHDRAW),
+        (desired(), {"image_facts": {A: image_facts(labels=FOREIGN)}}, Step.WITHDRAW),
         (desired(), {"stored": {folder(A): stored(labels=FOREIGN)}}, Step.WITHDRAW),
         # Unknown cards are no reason to refuse.
-        (desired(), {"learned": {A: learned(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
-        (desired(), {"learned": {A: learned()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
+        (desired(), {"image_facts": {A: image_facts(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
+        (desired(), {"image_facts": {A: image_facts()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
         (desired(image=None, folder="", verified=None), {}, Step.NOTHING),
         (desired(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, Step.WITHDRAW),
     ],
@@ -65,7 +65,7 @@ def test_what_is_next(known, changes, expected):
 )
 def test_a_verdict_is_accepted_for_as_long_as_the_policies_say(age, believed, expected):
     files = {folder(A): stored(at=TODAY - age)}
-    assert step(stored=files, image_policies={"team/add": ImagePolicies("p", believed_seconds=believed)}) is expected
+    assert step(stored=files, image_policies={"team/add": ImagePolicies("p", verdict_seconds=believed)}) is expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,10 @@ def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
         assert known.describe_work(desired()) != known.describe_work(other)
     others = world(desired(), image_policies={"team/add": ImagePolicies("q")})
     assert known.describe_work(desired()) != others.describe_work(desired())
-    assert assess(world(desired(cache_bytes=50), learned={A: learned(70)}), desired(cache_bytes=50)).needs_bytes == 70
+    assert (
+        assess(world(desired(cache_bytes=50), image_facts={A: image_facts(70)}), desired(cache_bytes=50)).needs_bytes
+        == 70
+    )
     assert assess(world(desired(cache_bytes=50)), desired(cache_bytes=50)).needs_bytes == 50
 
 

@@ -266,5 +266,5 @@ def test_a_ledger_is_kept_whole_bounded_and_for_us_alone(tmp_path):
         ledger.note_satisfied(folder(A), f"p{number}", float(number))
     assert len(ledger.satisfied[folder(A)]) == _MAX_POLICIES
     assert "p0" not in ledger.satisfied[folder(A)]
-    ledger.forget([folder(B)])
+    ledger.discard([folder(B)])
     assert ledger.satisfied == {}

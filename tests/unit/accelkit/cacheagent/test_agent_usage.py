@@ -1,7 +1,5 @@
 """Which pods use which digest of which cache."""
 
-from __future__ import annotations
-
 import pytest
 from agent_worlds import A, B, desired, folder, link, pod, stored, world
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, learned, stored, world
+from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, image_facts, stored, world
 
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
@@ -30,17 +30,17 @@ class Preparing:
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.learned: list[str] = []
+        self.image_facts: list[str] = []
 
     async def _answer(self) -> None:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
 
-    async def learn(self, known):
-        self.learned.append(known.key)
+    async def read_image_facts(self, known):
+        self.image_facts.append(known.key)
         await self._answer()
-        return learned(7)
+        return image_facts(7)
 
     async def extract(self, known, _policies, _node, _room):
         await self._answer()
@@ -94,8 +94,8 @@ async def stand(tmp_path) -> Stand:
 
 async def test_labels_are_learned_then_files_extracted_and_taken_over(stand):
     await stand.work(desired())
-    assert stand.workers.learned == {A: learned(7)}
-    await stand.work(desired(), learned=stand.workers.learned)
+    assert stand.workers.image_facts == {A: image_facts(7)}
+    await stand.work(desired(), image_facts=stand.workers.image_facts)
     assert set(stand.store.stored) == {folder(A)}
     assert stand.count("accelkit_kernel_cache_extractions_total") == 1
     assert stand.workers.slots == 4
@@ -122,9 +122,9 @@ async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
 
 async def test_what_failed_is_discarded_with_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("once")
-    await stand.work(desired(), learned={A: learned()})
+    await stand.work(desired(), image_facts={A: image_facts()})
     stand.preparing.error = None
-    await stand.work(desired(), learned={A: learned()}, now=1e12)
+    await stand.work(desired(), image_facts={A: image_facts()}, now=1e12)
     assert stand.workers.attempts == {}
     stand.preparing.error = CacheError("x")
     await stand.work(desired(), desired(B, "team/other"))
@@ -135,17 +135,17 @@ async def test_what_failed_is_discarded_with_success_or_with_its_cache(stand):
 
 async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_force(stand):
     stand.preparing.gate.clear()
-    for each in stand.plan(desired(), learned={A: learned(7)}).work:
+    for each in stand.plan(desired(), image_facts={A: image_facts(7)}).work:
         stand.workers.begin(each)
     assert (stand.workers.slots, stand.workers.promised) == (3, {"team/add": 7})
-    assert stand.plan(desired(), learned={A: learned(7)}).work == ()
+    assert stand.plan(desired(), image_facts={A: image_facts(7)}).work == ()
     await asyncio.wait_for(stand.workers.end(), 60)
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
 
 
 async def test_stored_files_are_verified_for_a_namespace_after_the_registry_gave_it_access(stand):
-    await stand.work(desired(), learned={A: learned()})
-    assert (stand.preparing.learned, set(stand.store.stored)) == ([], {folder(A)})
+    await stand.work(desired(), image_facts={A: image_facts()})
+    assert (stand.preparing.image_facts, set(stand.store.stored)) == ([], {folder(A)})
     other = desired(key="other/add")
     # The signatures are as good for this namespace, but it may have no access to the image.
     given = {"stored": stand.store.stored, "image_policies": {"other/add": ImagePolicies("new")}}
@@ -155,26 +155,26 @@ async def test_stored_files_are_verified_for_a_namespace_after_the_registry_gave
     assert not any("/other/" in each for each in stand.store.stored[folder(A)].satisfied)
     stand.preparing.error = None
     await stand.work(other, **given, now=1e12)
-    assert stand.preparing.learned == ["other/add", "other/add"]
+    assert stand.preparing.image_facts == ["other/add", "other/add"]
     assert any("/other/" in each for each in stand.store.stored[folder(A)].satisfied)
     # Neither a changed policy nor a full ledger asks again.
     await stand.work(other, **given)
     stand.store.stored[folder(A)] = stored(policies="forgotten")
-    stand.workers.forget({})
+    stand.workers.discard({})
     await stand.work(other, **given)
-    assert stand.preparing.learned == ["other/add", "other/add"]
+    assert stand.preparing.image_facts == ["other/add", "other/add"]
     # A folder that the agent has not read yet may be another tenant's too.
     (stand.store.root / folder(B)).mkdir()
-    await stand.work(desired(B, "other/new"), learned={B: learned()})
-    assert stand.preparing.learned[2:] == ["other/new"]
+    await stand.work(desired(B, "other/new"), image_facts={B: image_facts()})
+    assert stand.preparing.image_facts[2:] == ["other/new"]
 
 
 async def flip(stand, number, now):
     """Fetch a cache for another mount path, if it may be; when that may be, else."""
     at = f"/cache-{number}"
     known = desired(folder=folder(A).replace(folder(A)[-4:], f"{number:04}"), mount_path=at)
-    planned = stand.plan(known, now=now, learned={A: learned(7)})
-    await stand.work(known, now=now, learned={A: learned(7)})
+    planned = stand.plan(known, now=now, image_facts={A: image_facts(7)})
+    await stand.work(known, now=now, image_facts={A: image_facts(7)})
     return None if planned.work else planned.next_at
 
 
@@ -196,7 +196,7 @@ async def test_a_cache_that_is_fetched_over_and_over_waits_longer_each_time(stan
     stand.workers.discard({})
     assert await flip(stand, 99, now) is not None
     # Other caches do not wait.
-    assert stand.plan(desired(B, "team/other"), now=now, learned={B: learned(7)}).work
+    assert stand.plan(desired(B, "team/other"), now=now, image_facts={B: image_facts(7)}).work
 
 
 def test_pauses_are_discarded_after_an_hour():

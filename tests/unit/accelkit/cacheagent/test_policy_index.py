@@ -62,7 +62,7 @@ def test_who_covers_an_image(policies, refused, undecided):
     ],
 )
 def test_a_verdict_counts_for_the_shortest_time_of_those_that_cover_it(policies, seconds):
-    assert stand(policies).believed_seconds == seconds
+    assert stand(policies).verdict_seconds == seconds
 
 
 def test_only_a_change_of_what_covers_an_image_has_it_judged_again():

@@ -1,7 +1,5 @@
 """Of pull secrets that pods of ours need, the log-ins are copied and nothing else."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

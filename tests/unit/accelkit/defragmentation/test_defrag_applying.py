@@ -1,7 +1,5 @@
 """`accelkit defrag --apply` holds the cards first, evicts, and says what became of each pod."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from planned_cluster import PlannedCluster

@@ -1,7 +1,5 @@
 """What pods say of sharing cards, and what an administrator does, holds in a plan, too."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

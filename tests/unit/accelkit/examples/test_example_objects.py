@@ -1,7 +1,5 @@
 """The objects of all examples; ACCELKIT_WRITE_GOLDEN=1 writes the two golden files anew."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

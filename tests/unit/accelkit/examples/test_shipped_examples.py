@@ -1,7 +1,5 @@
 """The manifests, snippets and scripts in `examples/`; ACCELKIT_WRITE_GOLDEN=1 writes the manifests anew."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Bindings whose answer is lost, and what becomes of their reservations."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

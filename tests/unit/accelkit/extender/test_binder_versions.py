@@ -1,7 +1,5 @@
 """Bindings name the version of their pod, so that what the next leader writes on it makes them fail."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """What the log tells of each pod, so that somebody can find out where it went and why not."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """What a new leader writes on pods that wait, so that no Binding of the former leader takes effect unseen."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

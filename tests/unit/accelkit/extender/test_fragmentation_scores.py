@@ -1,7 +1,5 @@
 """Scores of the policy that looks at what other pods could use."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Filter leaves the nodes that the policy likes best, where more fit."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from support.pods import REFUSED, build_pod

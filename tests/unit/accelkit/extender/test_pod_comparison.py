@@ -1,7 +1,5 @@
 """Events of pods that a watch lost are found by a comparison, on an API server in memory."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import msgspec

@@ -1,7 +1,5 @@
 """The whole extender as one of several replicas."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

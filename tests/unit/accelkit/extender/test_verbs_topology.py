@@ -1,7 +1,5 @@
 """prioritize where the best connected cards are sought: scores are of a node and of what a pod asks for."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Names of what is made for a cache: they fit, and tell apart what differs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

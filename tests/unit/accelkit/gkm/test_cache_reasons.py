@@ -1,7 +1,5 @@
 """Which reasons are failures, refusals or neither: every reason, through all who read them."""
 
-from __future__ import annotations
-
 import pytest
 from fake_api.server import FakeApi
 

@@ -1,7 +1,5 @@
 """What `accelkit inspect` prints for people and programs, and how it ends."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

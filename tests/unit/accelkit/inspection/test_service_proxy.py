@@ -1,7 +1,5 @@
 """The extender behind the API server's service proxy."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import msgspec

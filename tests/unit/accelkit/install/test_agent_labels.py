@@ -1,7 +1,5 @@
 """Which labels go when a node is no longer shared: those that an agent's token wrote, with and without a record."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The record of managed resources: what is written, and what is not wanted any more."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """When a workload is rolled out, and what is said of one that is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.errors import ApiError, WaitError

@@ -1,7 +1,5 @@
 """Waiting for a pod that ends."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all

@@ -4,8 +4,6 @@ An agent that has not seen the newest pods corrects an assignment onto a card th
 The card that the pod left looks free then, but a pod that the kubelet has not taken yet will be given it.
 """
 
-from __future__ import annotations
-
 import pytest
 from support.clocks import Clock
 from support.pods import make_ref

@@ -1,7 +1,5 @@
 """What users write on their own pods neither stops the ledger nor makes it count anything else than their limits."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What hosts have free."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes whose cards labels and status tell, and the amounts that pods take of them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from support.nodes import read_node

@@ -1,7 +1,5 @@
 """Nodes of the ledger: why they take no share, which are listed, and how much of them is used."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from support.pods import make_ref

@@ -1,7 +1,5 @@
 """How the cards of nodes are connected: which are reserved, what is said of them, and which nodes fit and score."""
 
-from __future__ import annotations
-
 import pytest
 from support.pods import make_ref
 from support.requests import build_request

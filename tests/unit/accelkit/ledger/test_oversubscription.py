@@ -1,7 +1,5 @@
 """Cards whose shares together may take more than the card has."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.packed_names import PackedNames
 from accelkit.model.card import Card

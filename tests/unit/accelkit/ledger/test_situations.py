@@ -1,7 +1,5 @@
 """Nodes as the search for changes sees them, and as they would be without some pods."""
 
-from __future__ import annotations
-
 import pytest
 from support.pods import make_ref
 from support.requests import build_inventory, build_request

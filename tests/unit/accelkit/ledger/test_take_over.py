@@ -1,7 +1,5 @@
 """Pods and cards as other systems mark them, in any order of events."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from support.nodes import read_node

@@ -1,7 +1,5 @@
 """Requests that only a search can judge: within a budget for all nodes, in turns, and never wrong for it afterwards."""
 
-from __future__ import annotations
-
 import pytest
 from support.requests import build_inventory
 

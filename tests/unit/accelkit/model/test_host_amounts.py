@@ -1,7 +1,5 @@
 """What pods take of hosts, as kube-scheduler counts it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

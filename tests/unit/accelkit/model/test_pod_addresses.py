@@ -1,7 +1,5 @@
 """The address at which a node is reached."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.model.pod import NodeAddress, find_address

@@ -1,7 +1,5 @@
 """Records that our own processes leave on nodes and in ConfigMaps."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """In which unit of memory a pod was given its devices."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.errors import InventoryError

@@ -1,7 +1,5 @@
 """What is written for other processes and read from them: names, letters, and what is left unsaid."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

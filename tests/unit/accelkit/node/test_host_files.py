@@ -1,7 +1,5 @@
 """Copies of a host's `/etc` and cgroups for an agent: the files that discovery reads, and no others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import logging
 
 from accelkit.node.discovery import Library, LibraryState

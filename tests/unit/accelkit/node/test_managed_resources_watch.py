@@ -1,7 +1,5 @@
 """The agent's watch of the record of managed resources."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """UIDs in the names of cgroups: a pod cannot claim the cgroup of another pod with an annotation."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Amounts that are numbers and nothing else, as `fit.place` counts them."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

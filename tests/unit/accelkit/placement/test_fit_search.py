@@ -1,7 +1,5 @@
 """`place` against a search through every choice, and against every draw the kubelet may make."""
 
-from __future__ import annotations
-
 from itertools import combinations, permutations
 
 import msgspec

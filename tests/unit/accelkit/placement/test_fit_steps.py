@@ -1,7 +1,5 @@
 """What a search costs, counted in steps, and that what it leaves out would have found nothing else."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

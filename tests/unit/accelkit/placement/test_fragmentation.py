@@ -1,7 +1,5 @@
 """The measure of usable cards against a plain count of it, node by node and task by task."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

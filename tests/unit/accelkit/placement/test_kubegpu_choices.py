@@ -5,8 +5,6 @@ equal groups, the first is taken here; where it gives an init container another 
 kubelet's.
 """
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which node is the best for cards that should be connected well."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """`place` for cards that should be connected well, or must be near each other in groups."""
 
-from __future__ import annotations
-
 import pytest
 from machines import FLAT, PAIRS, QUADS, SWITCHED, connect, draw_rows, draw_tree, hold, make_cards
 

@@ -1,7 +1,5 @@
 """How the cards of a node are connected, from the inventory's matrix and from what the cards say of themselves."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

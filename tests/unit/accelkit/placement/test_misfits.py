@@ -1,7 +1,5 @@
 """Why a pod does not fit, how policies rank, and where a search ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.model.assignment import Assignment

@@ -1,7 +1,5 @@
 """What is learnt of the tasks that come."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.placement import mix as module

@@ -1,7 +1,5 @@
 """Which set of cards is connected best: the search over all sets against a plain one, and the one for many cards."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """How long repairs took is believed as far as a replica has seen them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from node_api import NODES, NodeApi

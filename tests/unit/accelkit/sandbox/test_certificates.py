@@ -1,7 +1,5 @@
 """The sandbox's certificates as a verifier sees them, and the kubeconfigs that carry them."""
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import json

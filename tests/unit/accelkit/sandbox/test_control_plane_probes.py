@@ -1,7 +1,5 @@
 """When a component of the control plane counts as ready."""
 
-from __future__ import annotations
-
 import ssl
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the sandbox lies, and the files by which its processes know of each other."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

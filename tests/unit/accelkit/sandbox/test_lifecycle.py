@@ -1,7 +1,5 @@
 """`accelkit sandbox up`, `status` and `down`, with a program in the supervisor's place."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Processes are started, watched and ended, and nothing that is not ours is ever signalled."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

@@ -1,7 +1,5 @@
 """The short way to the nodes of a sandbox, and who else could meddle with it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

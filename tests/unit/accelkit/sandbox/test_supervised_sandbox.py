@@ -1,7 +1,5 @@
 """A whole sandbox under its supervisor, with sleeping programs in the control plane's place."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """How the supervisor keeps a scheduler on its configuration, with a sleeping process as the scheduler."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """HTTP/2 as kube-scheduler speaks it, on real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What a client of HTTP/2 can send to cost us more than itself, byte by byte on real sockets."""
 
-from __future__ import annotations
-
 import struct
 
 import hpack

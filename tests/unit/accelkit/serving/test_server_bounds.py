@@ -1,7 +1,5 @@
 """What strangers can send and hold, byte by byte on real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Replays of openb against what its paper published; the other lists are in docs/how-to/simulation.md."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Workloads and replays on small traces."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

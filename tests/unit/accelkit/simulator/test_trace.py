@@ -1,7 +1,5 @@
 """Traces: what is read, and what is said of those that are wrong."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

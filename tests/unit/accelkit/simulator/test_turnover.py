@@ -1,7 +1,5 @@
 """Tasks that leave: who runs at the beginning, who waits, and for how long."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 from statistics import mean

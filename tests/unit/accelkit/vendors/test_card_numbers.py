@@ -1,7 +1,5 @@
 """What other systems write on their pods: read back, left alone, and refused."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """What is believed of an assignment that anybody may have written."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What KubeGPU's pods ask for: cards by the limit of NVIDIA's plug-in, in groups by an annotation."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

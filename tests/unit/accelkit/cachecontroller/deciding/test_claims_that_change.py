@@ -1,7 +1,5 @@
 """Claims on nodes that wait, that others take or change, and that no cache guards any more."""
 
-from __future__ import annotations
-
 import pytest
 from node_claim_passes import LINK, MODE, PINNED, cache, carry_out, mount, ready, settle, show, wait
 

@@ -1,7 +1,5 @@
 """Which volumes are asked for, in which order, and what of a provisioner's words is final."""
 
-from __future__ import annotations
-
 import pytest
 from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
 from pretended_cluster import OURS, Cluster, cache_of

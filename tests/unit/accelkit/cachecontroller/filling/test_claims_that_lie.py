@@ -1,7 +1,5 @@
 """Claims in workload namespaces, where tenants write what they like."""
 
-from __future__ import annotations
-
 from delivery_passes import PLAIN, one_pass, ready_of, settle
 from pretended_cluster import SETTINGS, Cluster, cache_of
 

@@ -1,7 +1,5 @@
 """The command of a Job, with the files that it is given, against a registry: who may sign decides here too."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """What is created in accelkit's own namespace: sizes of claims, Jobs, and what of a tenant's podTemplate is taken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Delivery `image`: by digest, fetched before it is needed, and only where nothing has to be rewritten."""
 
-from __future__ import annotations
-
 import subprocess
 
 import msgspec

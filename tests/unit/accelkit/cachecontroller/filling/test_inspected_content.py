@@ -1,7 +1,5 @@
 """Changes that are not of a cache's own objects, and still have it looked at: Events of claims, pods that wait."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from pretended_cluster import OURS, cache_of

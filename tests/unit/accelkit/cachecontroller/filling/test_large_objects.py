@@ -1,7 +1,5 @@
 """What is kept of objects that tenants fill: the most that an API server stores, in small pieces."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 

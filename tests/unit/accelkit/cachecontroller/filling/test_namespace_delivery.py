@@ -1,7 +1,5 @@
 """Delivery `namespace`: how claims come to be filled, given away, renewed and collected."""
 
-from __future__ import annotations
-
 import pytest
 from delivery_passes import BOTH, PLAIN, READERS, one_pass, ready_of, settle
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of, read_claim

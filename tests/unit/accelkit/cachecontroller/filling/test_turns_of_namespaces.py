@@ -1,7 +1,5 @@
 """What runs in accelkit's namespace for the caches of one namespace is bounded, since no quota of theirs counts it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from delivery_passes import ready_of

@@ -1,7 +1,5 @@
 """Pods of caches that come as image volumes: there is no claim that they could wait for, so they wait to be created."""
 
-from __future__ import annotations
-
 import pytest
 from webhook_pods import DIGEST, FORMER, IMAGE, NAMESPACE, PINNED, change, changed, make_cache, make_pod, mount, volumes
 

@@ -1,7 +1,5 @@
 """Pods that mount a cache's claim: pinned read-only, or given a copy of their own; those that lie among them."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The init container of a private copy: as whom it runs, and what it may take."""
 
-from __future__ import annotations
-
 import pytest
 from webhook_pods import CLAIM, PINNED, change, changed, make_cache, make_pod, mount, volumes, writable_claims
 

@@ -1,7 +1,5 @@
 """Pods that mount folders of a claim as MCV's newer releases extract them get the same files of ours."""
 
-from __future__ import annotations
-
 import pytest
 from webhook_pods import changed, make_cache, make_pod, mount
 

@@ -1,7 +1,5 @@
 """Pods that are made to keep the webhook busy: others' reviews, the Lease and the probes wait for it."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 

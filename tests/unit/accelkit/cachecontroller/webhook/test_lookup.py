@@ -1,7 +1,5 @@
 """Lookup of caches that the watch has not reported."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -1,7 +1,5 @@
 """Pods that see a cache elsewhere than where it is prepared get files that name each other by the pod's paths."""
 
-from __future__ import annotations
-
 import pytest
 from webhook_pods import CLAIM, apply, change, changed, make_cache, make_pod, mount, volumes, writable_claims
 

@@ -1,7 +1,5 @@
 """Pods that ask for a cache by annotation: mounts, variables, nodes; and what they cannot ask for."""
 
-from __future__ import annotations
-
 import pytest
 from webhook_pods import (
     DIGEST,

@@ -1,7 +1,5 @@
 """Pods of which only the fields that are used are decoded."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """What the webhook answers the API server."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

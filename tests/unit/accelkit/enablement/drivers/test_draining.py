@@ -1,7 +1,5 @@
 """Who leaves a node before its driver goes, and in which order."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from driver_nodes import build_card, build_node

@@ -1,7 +1,5 @@
 """What is read of a cluster for its drivers, and what is written to its nodes, on an API server in memory."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 import pytest

@@ -1,7 +1,5 @@
 """A driver comes to a bare host and leaves it: discovery, health and the stages follow, for each vendor."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from standin_driver import StandinDriver

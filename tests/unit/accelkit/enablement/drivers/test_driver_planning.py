@@ -1,7 +1,5 @@
 """Plans: one DaemonSet per kernel and vendor, and nothing for nodes that may not be acted upon."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """Whether nodes work with what is to come: yes, no, or unknown, and never a yes by what was not read."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Which kernel caches are read before a driver is upgraded, and for how long."""
 
-from __future__ import annotations
-
 import asyncio
 
 from accelkit.enablement.drivers.future import reading

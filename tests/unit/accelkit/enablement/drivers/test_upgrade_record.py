@@ -1,7 +1,5 @@
 """The upgrade of a node, interrupted everywhere: who cordoned it is never forgotten, and the next run goes on."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from driver_nodes import build_node

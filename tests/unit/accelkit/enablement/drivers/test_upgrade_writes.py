@@ -1,7 +1,5 @@
 """What an upgrade writes to its node, and whom it evicts, on an API server in memory."""
 
-from __future__ import annotations
-
 from functools import partial
 from http import HTTPStatus
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from accelkit.enablement.openshift.account_constraints import (
     add_constraints,
     find_refused,

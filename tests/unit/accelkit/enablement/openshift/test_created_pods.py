@@ -1,7 +1,5 @@
 """The pods that programs really create, judged by the constraints that are applied for them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from pretended_cluster import FIRST, OURS, SETTINGS, Cluster, cache_of

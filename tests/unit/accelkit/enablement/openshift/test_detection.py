@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.openshift.detection import OpenShift, find_openshift

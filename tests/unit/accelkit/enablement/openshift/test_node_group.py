@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.openshift.node_group import Autoscaler, read_node_group, write_hints

@@ -1,7 +1,5 @@
 """Who owns a node's cards, told by objects as operators and drivers write them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.ownership.owners import find_vendor_of, load_owners, parse_owners

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.partitioning.desired_nodes import DesiredNode, build_desired_nodes

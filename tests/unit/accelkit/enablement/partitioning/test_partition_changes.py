@@ -1,7 +1,5 @@
 """Changes of nodes, and that what they do is taken back exactly."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.partitioning.applying import Partition, apply_partition

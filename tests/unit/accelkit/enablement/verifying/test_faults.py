@@ -3,8 +3,6 @@
 `accelkit verify` itself is run, and reads over HTTP what an API server would show after the fault.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """The report in each format: what parsers find in it, and that what others wrote stays where it belongs."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The audit in `accelkit verify`: its outcome counts, each format shows it, and its rights may be missing."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """The stages `plugin-check` and `extender-check`: results belong to a boot, a kernel, drivers and a set of cards."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

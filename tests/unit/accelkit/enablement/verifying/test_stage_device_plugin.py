@@ -1,7 +1,5 @@
 """The stages `runtime-hook` and `device-plugin`."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.facts.unread import Unread

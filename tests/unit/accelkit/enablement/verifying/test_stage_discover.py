@@ -1,7 +1,5 @@
 """The stage `discover`."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.facts.node_facts import Holders

@@ -1,7 +1,5 @@
 """The stages `driver` and `driver-check`, and that they know the agent's sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.facts.node_facts import Holders

@@ -1,7 +1,5 @@
 """The stages `kernel-cache-check`, `monitoring` and `feature-labels`."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.facts.unread import Unread

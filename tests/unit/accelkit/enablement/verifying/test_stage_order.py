@@ -1,7 +1,5 @@
 """Which stages are judged on a node, and what the others say instead."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.enablement.stages.judging import find_cause

@@ -1,7 +1,5 @@
 """Each reason has one meaning, a next action, a place in docs/reference/stage-reasons.md, and code that gives it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from importlib import import_module

@@ -1,7 +1,5 @@
 """What `accelkit verify` prints and writes, and how it ends."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """What `accelkit verify` reads, and what is not known where a list is refused."""
 
-from __future__ import annotations
-
 import pytest
 from support.clocks import Clock
 

@@ -1,7 +1,5 @@
 """What is found of a cluster's monitoring, and of who else owns its nodes; what is refused is not known."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

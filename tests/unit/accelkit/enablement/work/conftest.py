@@ -1,7 +1,5 @@
 """A cluster in memory whose scheduler, extender, kubelets and agents do with check pods what a test says."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """Nodes are checked side by side by a pod on each, and whatever happens, no pod of ours stays."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

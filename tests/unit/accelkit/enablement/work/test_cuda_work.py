@@ -1,8 +1,6 @@
 """The driver's library is a stand-in in Python: memory is memory, and the one kernel adds."""
 # ruff: noqa: N802, ARG002, PLR0917 - functions have the driver's names and parameters
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import uuid

@@ -1,7 +1,5 @@
 """What the way of a check pod says of kube-scheduler, the extender and its ledger."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

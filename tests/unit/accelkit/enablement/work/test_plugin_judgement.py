@@ -1,7 +1,5 @@
 """What the end of a check pod's container, and its kubelet, say of the device plugin."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What groups may take of the event loop, counted in calls and steps."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Reservations end in time, whatever who creates the pods does: members that change their group, or come one by one."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

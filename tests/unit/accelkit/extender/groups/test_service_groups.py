@@ -1,7 +1,5 @@
 """The whole extender with pod groups on: what it reads by lists and watches, and what it writes."""
 
-from __future__ import annotations
-
 import asyncio
 
 from groups_world import World

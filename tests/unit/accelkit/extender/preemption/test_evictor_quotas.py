@@ -1,7 +1,5 @@
 """What is kept for a pod counts in its namespace's quota, and nobody leaves for one that the quota refuses."""
 
-from __future__ import annotations
-
 import pytest
 from evicting_cluster import Evicting
 

@@ -1,7 +1,5 @@
 """Cards that are freed by `accelkit defrag` go to the pod for which they were freed."""
 
-from __future__ import annotations
-
 import copy
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What the read port answers, and to whom, over TLS without a certificate."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

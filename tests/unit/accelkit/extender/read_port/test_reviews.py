@@ -1,7 +1,5 @@
 """Whose token may read, by what the API server says."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the verbs and the simulator say where there are rules of sharing."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

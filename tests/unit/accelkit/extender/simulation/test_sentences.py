@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.extender.simulation.sentences import describe_card_reason, describe_change, format_exactly

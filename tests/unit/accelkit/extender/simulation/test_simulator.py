@@ -1,7 +1,5 @@
 """What a simulation says of a pod on each node, against what the verbs and bind then do."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 

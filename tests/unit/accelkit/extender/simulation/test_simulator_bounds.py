@@ -1,7 +1,5 @@
 """What a simulation may cost, and that nobody waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

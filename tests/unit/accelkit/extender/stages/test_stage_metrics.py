@@ -1,7 +1,5 @@
 """What stages found on nodes is shown by the leader: ready, failures with their reasons, and the last success."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families

@@ -1,7 +1,5 @@
 """What people read of simulations that a command does not easily bring about."""
 
-from __future__ import annotations
-
 import io
 
 from rich.console import Console

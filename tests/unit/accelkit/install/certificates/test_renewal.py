@@ -1,7 +1,5 @@
 """What is renewed without Ansible, and what is only told."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import logging

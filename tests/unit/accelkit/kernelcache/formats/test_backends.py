@@ -1,7 +1,5 @@
 """Compiler backends: their names, the architectures of cards, and warp sizes, all of it data."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.kernelcache.formats.backends import find_backend, find_vendor_backend, load_backends

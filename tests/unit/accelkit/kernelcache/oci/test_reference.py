@@ -1,7 +1,5 @@
 """Names of images: what they are read as, and what is no name."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

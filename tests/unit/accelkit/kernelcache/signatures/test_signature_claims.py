@@ -1,7 +1,5 @@
 """What is signed: only a statement about this very image, which every reader reads alike, counts as its signature."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Signatures are looked for at a registry and at its mirrors; neither hides what the other has."""
 
-from __future__ import annotations
-
 import pytest
 from private_sigstore import bundle_referrer, bundle_v3, fallback_index, fallback_tag
 from registries import misbehaviour

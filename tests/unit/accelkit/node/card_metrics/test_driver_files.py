@@ -1,7 +1,5 @@
 """What drivers show in files becomes base units; chips and channels are told apart by their names."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What an agent shows of its cards and their holders: names, units and labels, and who is charged with a card."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from fake_api.server import FakeApi

@@ -1,7 +1,5 @@
 """The measures through pynvml and the library's C interface, as an agent reads them."""
 
-from __future__ import annotations
-
 import pynvml
 import pytest
 from standin_nvml import StandinCard

@@ -1,7 +1,5 @@
 """A card that hangs shows no measures, and holds up neither the other cards nor a scrape."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Resources of former dialects, requested by a kubelet that uses the real protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Whole cards that the kubelet is offered for a container without an assignment: those with the best connections."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.model.card import Card

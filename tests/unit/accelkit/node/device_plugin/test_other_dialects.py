@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from device_names import units
 from support.grpc_calls import Context, RefusedError

@@ -1,7 +1,5 @@
 """A device plugin on its socket, called by a kubelet that uses the real protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """The version of the driver is in the inventory where library or driver tell it, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.model.card import MAX_DRIVER_VERSION

@@ -1,7 +1,5 @@
 """One golden inventory per vendor; ACCELKIT_WRITE_GOLDEN=1 writes them anew."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

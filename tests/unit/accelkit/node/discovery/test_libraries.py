@@ -1,7 +1,5 @@
 """Vendors' libraries are found on the host as it names them, and loaded from there."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

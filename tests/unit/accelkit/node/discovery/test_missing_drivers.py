@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from accelkit.node.discovery import discover
 from accelkit.node.discovery.drivers import list_missing_drivers
 from accelkit.sandbox.fake_host.host import FakeHost

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory

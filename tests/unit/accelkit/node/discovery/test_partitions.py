@@ -1,7 +1,5 @@
 """Parts of a card as cards of their own: instances of MIG, over files as the driver writes and a stand-in of NVML."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.errors import DevicePluginError

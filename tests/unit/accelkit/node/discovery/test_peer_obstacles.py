@@ -1,7 +1,5 @@
 """What speaks against GPUDirect RDMA, by what was read; what is unknown does not."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

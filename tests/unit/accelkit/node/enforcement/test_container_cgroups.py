@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.node.enforcement.cgroups import find_container_cgroup

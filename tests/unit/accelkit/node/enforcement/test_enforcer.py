@@ -1,7 +1,5 @@
 """Limits in the driver, through the stand-in library, and in dmem on a tree of files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

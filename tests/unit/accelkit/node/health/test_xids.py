@@ -1,7 +1,5 @@
 """XIDs by NVML's own interface, of the stand-in library."""
 
-from __future__ import annotations
-
 import logging
 
 import pynvml

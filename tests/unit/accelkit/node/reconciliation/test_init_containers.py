@@ -1,7 +1,5 @@
 """Devices of plain init containers, which the kubelet's pod resources API does not report."""
 
-from __future__ import annotations
-
 import pytest
 from device_names import unit
 from support.pods import build_container

@@ -1,7 +1,5 @@
 """Writes and repairs of the ConfigMap of observed allocations, on an API server in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelkit.errors import ApiError

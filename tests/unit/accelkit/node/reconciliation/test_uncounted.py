@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.request import Kind
 from accelkit.node.reconciliation.uncounted import Account, count_uncounted

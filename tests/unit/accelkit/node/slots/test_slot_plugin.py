@@ -1,7 +1,5 @@
 """Slots of cards, from what pods were assigned to what their kubelet is answered."""
 
-from __future__ import annotations
-
 import pytest
 from device_names import unit, units
 from support.grpc_calls import Context, RefusedError

@@ -1,7 +1,5 @@
 """An agent that serves slots and the extender under GAS's flags, in this process, and a kubelet that asks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Which changes are found on a node, and in which order."""
 
-from __future__ import annotations
-
 import pytest
 from searched_nodes import node, search, together, wants
 from support.pods import make_ref

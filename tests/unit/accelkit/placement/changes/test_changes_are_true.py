@@ -1,7 +1,5 @@
 """Whatever is found: what is changed as it says does fit, and what is proven to be the smallest is."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import msgspec

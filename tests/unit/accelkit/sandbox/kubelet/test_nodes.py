@@ -1,7 +1,5 @@
 """The nodes file and the default nodes."""
 
-from __future__ import annotations
-
 import json
 import platform
 from datetime import UTC, datetime

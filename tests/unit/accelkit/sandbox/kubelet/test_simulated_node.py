@@ -1,7 +1,5 @@
 """A simulated node as the API server and the node agent see it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import platform

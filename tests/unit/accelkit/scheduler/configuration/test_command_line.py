@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from accelkit.scheduler.configuration.command_line import Option, find_option_value, find_program, parse

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from scheduler_manifests import MINORS
 from strict_types import violations

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from odd_manifests import CONFIGURATION, POLICY
 from support.yaml import parse_yaml

@@ -1,7 +1,5 @@
 """The objects by which a node runs `accelkit config-manager` once, to the letter, since they hold rights."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The pod resources socket, asked as the node agent asks it."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

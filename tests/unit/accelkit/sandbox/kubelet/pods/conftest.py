@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from simulated_pods import manager_of, node_of
 

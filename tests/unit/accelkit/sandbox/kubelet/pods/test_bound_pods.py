@@ -1,7 +1,5 @@
 """The pods that are bound to a node: who is admitted, what they hold, and how they go."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

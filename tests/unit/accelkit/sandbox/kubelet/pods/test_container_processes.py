@@ -1,7 +1,5 @@
 """What a container of our own image is given when it runs as a process."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Containers of our image over their lives: they are processes."""
 
-from __future__ import annotations
-
 import asyncio
 from hashlib import sha256
 from pathlib import Path

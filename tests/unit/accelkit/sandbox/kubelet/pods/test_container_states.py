@@ -1,7 +1,5 @@
 """What a pod's status says of its containers, simulated ones and processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

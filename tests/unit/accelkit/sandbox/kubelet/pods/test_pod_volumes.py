@@ -1,7 +1,5 @@
 """A container sees the mounts of its manifest, and nothing else of its node."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """One admitted pod, with containers that are simulated."""
 
-from __future__ import annotations
-
 from simulated_pods import PODS, Node, read_conditions
 
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION

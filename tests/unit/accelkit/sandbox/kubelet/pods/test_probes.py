@@ -1,7 +1,5 @@
 """Readiness as a container's HTTP endpoint tells it."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 
