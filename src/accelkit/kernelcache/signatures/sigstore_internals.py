@@ -15,7 +15,7 @@ from sigstore._internal.timestamp import TimestampSource, TimestampVerificationR
 from sigstore._internal.trust import CertificateAuthority, Keyring
 from sigstore._internal.tuf import DEFAULT_TUF_URL, STAGING_TUF_URL
 from sigstore._utils import read_embedded
-from sigstore.models import TrustedRoot
+from sigstore.models import TransparencyLogEntry, TrustedRoot
 from sigstore.verify import Verifier
 
 from accelkit.kernelcache.signatures.timestamps import verify_timestamp
@@ -64,6 +64,19 @@ def verify_certificate_log_promise(certificate: x509.Certificate, chain: list[x5
         sigstore.errors.Error: no log of the keyring promised to log the certificate.
     """
     verify_sct(certificate, chain, keys)
+
+
+def verify_inclusion(entry: Any, keys: Any) -> None:
+    """Check that a log entry is in a transparency log, by its proof of inclusion and the log's signed checkpoint.
+
+    Args:
+        entry: the entry, as `sigstore_models` parses it.
+        keys: the keys of the log.
+
+    Raises:
+        sigstore.errors.Error: the proof or the checkpoint is invalid.
+    """
+    TransparencyLogEntry(entry)._verify(keys)  # noqa: SLF001 - there is no public function
 
 
 class InclusiveVerifier(Verifier):

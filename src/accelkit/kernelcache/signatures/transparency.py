@@ -84,7 +84,8 @@ def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
     # Imported here, because plain keys without a log do not require sigstore.
     import rfc8785  # noqa: PLC0415
     from sigstore.errors import Error  # noqa: PLC0415
-    from sigstore.models import TransparencyLogEntry  # noqa: PLC0415
+
+    from accelkit.kernelcache.signatures.sigstore_internals import verify_inclusion  # noqa: PLC0415
 
     keyring, _ = trust.find_log(record.log_id)
     if record.proof is None and record.promised_at is None:
@@ -93,7 +94,7 @@ def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
         )
     try:
         if record.proof is not None:
-            TransparencyLogEntry(record.proof)._verify(keyring)  # noqa: SLF001 - the only way to check inclusion
+            verify_inclusion(record.proof, keyring)
         if record.promised_at is not None:
             statement = {
                 "body": base64.b64encode(record.body).decode(),

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sigstore.models import TransparencyLogEntry
 
 from accelkit.kernelcache.signatures import sigstore_internals, trust
 
@@ -51,3 +52,7 @@ def test_embedded_roots_of_both_instances_have_logs_and_authorities():
         assert sigstore_internals.list_logs(root)
         assert sigstore_internals.list_certificate_logs(root)
         assert sigstore_internals.list_certificate_authorities(root)
+
+
+def test_a_log_entry_has_the_private_check_of_inclusion():
+    assert callable(TransparencyLogEntry._verify)
