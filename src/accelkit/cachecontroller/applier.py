@@ -229,7 +229,7 @@ class Applier:
 
     def _check(self) -> None:
         if not self._leads():
-            raise NotLeadingError("another replica writes now")
+            raise NotLeadingError("another replica is now the writer")
 
 
 def build_cache_path(cache: Cache) -> str:

@@ -86,7 +86,7 @@ def defrag(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Plan a few evictions after which waiting pods fit, by priority and within disruption budgets."""
     if only_plan and applies:
-        raise click.UsageError("--plan and --apply exclude each other: use one of them")
+        raise click.UsageError("--plan and --apply are mutually exclusive; use only one")
     if yes and not applies:
         raise click.UsageError("--yes needs --apply")
     rules = None if sharing_rules is None else _read_rules(sharing_rules)

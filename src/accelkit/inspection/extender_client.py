@@ -102,7 +102,7 @@ async def _request(
         return msgspec.json.decode(answered, type=answer)
     except msgspec.MsgspecError as exc:
         raise ServiceError(
-            f"cannot decode the answer of {at.url}: it is not that of an accelkit extender: {exc}"
+            f"cannot decode the response from {at.url}: it does not come from an accelkit extender: {exc}"
         ) from exc
 
 

@@ -96,7 +96,7 @@ class ProxiedExtender:
         except ApiError as exc:
             return await self._query_on_this_host(exc, lambda at: query_extender(at, node))
         except UNREADABLE as exc:
-            raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
+            raise ServiceError(f"cannot decode {path}: it is not the response of an accelkit extender: {exc}") from exc
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
         """Return what the extender would do with a pod.
@@ -117,7 +117,7 @@ class ProxiedExtender:
                 ) from exc
             return await self._query_on_this_host(exc, lambda at: request_simulation(at, question))
         except UNREADABLE as exc:
-            raise ServiceError(f"cannot decode {path}: it is not the answer of an accelkit extender: {exc}") from exc
+            raise ServiceError(f"cannot decode {path}: it is not the response of an accelkit extender: {exc}") from exc
 
     async def _read_token(self) -> str:
         if time.monotonic() >= self._renew_at:

@@ -133,7 +133,7 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
                     if not exc.forbidden:
                         raise
                     raise ConfigurationError(
-                        f"the API server refuses pods that reach the driver as node agents do: {exc}",
+                        f"the API server rejects pods that access the driver in the way that node agents do: {exc}",
                         next_step="name an existing RuntimeClass (kubectl get runtimeclass) in "
                         "device_plugin_runtime_class, or check which pods the namespace allows",
                     ) from exc

@@ -292,7 +292,7 @@ async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: floa
         back = sorted(name for name, node in (await list_named(api, names)).items() if owned.find(node))
         if back:
             raise ServiceError(
-                f"labels, annotations or resources of accelkit returned on {', '.join(back)}",
+                f"labels, annotations or resources of accelkit reappeared on {', '.join(back)}",
                 next_step="check that no node agent is left (DaemonSet, static pods), then try again",
             )
         if time.monotonic() >= deadline:

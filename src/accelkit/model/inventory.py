@@ -144,7 +144,7 @@ def _check(inventory: Inventory) -> None:
     if not 0 < inventory.unit_bytes <= MAX_AMOUNT:
         raise InventoryError(f"inventory has the impossible unit of {inventory.unit_bytes} bytes")
     if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
-        raise InventoryError(f"inventory has the impossible next unit of {inventory.next_unit_bytes} bytes")
+        raise InventoryError(f"the next unit in the inventory is invalid: {inventory.next_unit_bytes} bytes")
     _check_history(inventory.former_units)
     card_ids = set[str]()
     for card in inventory.cards:

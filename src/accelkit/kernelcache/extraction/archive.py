@@ -135,7 +135,7 @@ def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str])
     if info.type not in _FILES or "linkpath" in extended:
         kind = _KINDS.get(info.type, f"an entry of the type {info.type!r}")
         raise CacheError(
-            f"the archive has {quoted}, {kind}; a cache has only files and folders",
+            f"the archive contains {quoted}, {kind}; a cache may contain only files and folders",
             next_step="build the image again from the folder of the cache",
         )
     if size < 0:

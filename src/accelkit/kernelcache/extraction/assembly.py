@@ -73,11 +73,11 @@ def _merge(trees: list[Path]) -> Path:
             target = first / Path(folder).relative_to(tree)
             for name in folders:
                 if (target / name).exists() and not (target / name).is_dir():
-                    raise CacheError(f"the image's layers have {name} as a file and as a folder")
+                    raise CacheError(f"the image's layers contain {name} both as a file and as a folder")
                 (target / name).mkdir(exist_ok=True)
             for name in files:
                 if (target / name).is_dir():
-                    raise CacheError(f"the image's layers have {name} as a file and as a folder")
+                    raise CacheError(f"the image's layers contain {name} both as a file and as a folder")
                 (Path(folder) / name).replace(target / name)
     return first
 

@@ -104,7 +104,7 @@ def _make_folder(root: int, path: str, created: set[str], allowance: Allowance) 
         os.mkdir(path, dir_fd=root)
         os.chmod(path, _FOLDER_MODE, dir_fd=root)
     except FileExistsError as exc:
-        raise CacheError(f"the archive has {path} as a file and as a folder") from exc
+        raise CacheError(f"the archive contains {path} both as a file and as a folder") from exc
     created.add(path)
 
 

@@ -133,7 +133,7 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
     for subject in statement.subject[:_MAX_SUBJECTS]:
         if subject.digest.get("sha256") == wanted:
             return subject.annotations or {}
-    raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+    raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs an image other than {digest}")
 
 
 def read_material(bundle: Any) -> dict[str, Any]:

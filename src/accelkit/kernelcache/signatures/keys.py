@@ -117,7 +117,9 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
         ConfigurationError: a key cannot be read, is private, or is too weak.
     """
     if b"PRIVATE KEY" in pem:
-        raise ConfigurationError(f"{where} has a private key", next_step="give the public key, cosign.pub")
+        raise ConfigurationError(
+            f"{where} contains a private key; a public key is required", next_step="give the public key, cosign.pub"
+        )
     blocks = [_PEM_BEGIN + each for each in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
         raise ConfigurationError(f"{where} has no public key in PEM format")

@@ -111,7 +111,7 @@ def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
     if kind != _CLAIM:
         raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload is of the type {kind!r}")
     if named != digest:
-        raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+        raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs an image other than {digest}")
     return {name: value for name, value in optional if isinstance(value, str)}
 
 

@@ -46,7 +46,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(hostile_regist
 @pytest.mark.parametrize("body", [b"<html>", b'{"nodes": 1}', b""])
 async def test_an_answer_of_another_program_is_an_error_that_names_the_url(hostile_registry, answer, body, status):
     answer(hostile_registry, "/inspect", body, status)
-    with pytest.raises(ServiceError, match=f"cannot decode the answer of {hostile_registry.url}"):
+    with pytest.raises(ServiceError, match=f"cannot decode the response from {hostile_registry.url}"):
         await query_extender(Address(hostile_registry.url), None)
 
 

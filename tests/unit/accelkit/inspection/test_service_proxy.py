@@ -140,7 +140,7 @@ async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(a
 
 async def test_an_answer_of_another_program_is_an_error(api, extender):
     api.documents[PROXY] = b"<html>"
-    with pytest.raises(ServiceError, match="it is not the answer of an accelkit extender"):
+    with pytest.raises(ServiceError, match="it is not the response of an accelkit extender"):
         await extender.query()
 
 
@@ -199,5 +199,5 @@ async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
 
 async def test_an_answer_that_is_no_simulation_is_an_error(answering, extender):
     answering.reviews[SIMULATE] = lambda _: {"nodes": 1}
-    with pytest.raises(ServiceError, match="it is not the answer of an accelkit extender"):
+    with pytest.raises(ServiceError, match="it is not the response of an accelkit extender"):
         await extender.simulate(QUESTION)

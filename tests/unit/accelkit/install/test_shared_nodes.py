@@ -218,7 +218,7 @@ async def test_keys_that_come_back_are_an_error():
         nodes[A]["status"]["capacity"].update(OFFER)
 
     api = cluster(shared("a", GONE), polls=[offers("0"), back])
-    with pytest.raises(ServiceError, match="returned on a"):
+    with pytest.raises(ServiceError, match="reappeared on a"):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
 
 

@@ -116,7 +116,7 @@ async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(
 ) -> None:
     layers = [archive(file("io.triton.cache/K", b"")), archive(file("io.triton.cache/K/k.json", b""))]
     image = put_layers(hostile_registry, layers[::-1] if turned else layers)
-    with pytest.raises(CacheError, match="K as a file and as a folder"):
+    with pytest.raises(CacheError, match="K both as a file and as a folder"):
         await extract(hostile_registry, unsigned(image, base))
     assert visible(base) == []
 
