@@ -142,14 +142,14 @@ def read_inventory(text: str | None) -> Inventory | None:
 
 def _check(inventory: Inventory) -> None:
     if not 0 < inventory.unit_bytes <= MAX_AMOUNT:
-        raise InventoryError(f"inventory has the impossible unit of {inventory.unit_bytes} bytes")
+        raise InventoryError(f"inventory has an impossible unit: {inventory.unit_bytes} bytes")
     if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
-        raise InventoryError(f"the next unit in the inventory is invalid: {inventory.next_unit_bytes} bytes")
+        raise InventoryError(f"inventory has an impossible next unit: {inventory.next_unit_bytes} bytes")
     _check_history(inventory.former_units)
     card_ids = set[str]()
     for card in inventory.cards:
         if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:
-            raise InventoryError(f"inventory has the impossible card id {shorten(card.id)!r}")
+            raise InventoryError(f"inventory has an impossible card ID: {shorten(card.id)!r}")
         if card.id in card_ids:
             raise InventoryError(f"inventory names card {shorten(card.id)} twice")
         card_ids.add(card.id)

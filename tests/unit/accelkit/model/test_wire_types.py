@@ -150,7 +150,7 @@ def test_a_card_id_leaves_the_kubelet_room_for_device_numbers():
     longest = Inventory(1, (Card("x" * 48, "v", "m", 1),))
     assert decode_inventory(encode_inventory(longest)) == longest
     for wrong in ("x" * 49, "", "a::b"):
-        with pytest.raises(InventoryError, match="impossible card id"):
+        with pytest.raises(InventoryError, match="impossible card ID"):
             encode_inventory(Inventory(1, (Card(wrong, "v", "m", 1),)))
 
 
