@@ -97,7 +97,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
     await create_pull_secret(installed)
     async with ApiClient(load_connection(installed.kubeconfig)) as api:
         for node, cards in {"node-1": "8", "node-2": "4"}.items():
-            await until(lambda node=node, cards=cards: labelled(Cluster(api, installed), node, cards), "no labels")
+            await until(lambda node=node, cards=cards: labelled(Cluster(api, installed), node, cards))
             # Of pods of other tests; it goes with the node's sharing, and does not come back with that.
             await api.patch(build_node_path(node), {"metadata": {"annotations": {FREED_AT_ANNOTATION: None}}})
     before = await lasting(installed)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cache_definitions import DEFINITIONS, established, served, until
+from cache_definitions import DEFINITIONS, established, served
 from conftest import Sandbox, ansible_playbook
 from openshift_definitions import read_definitions
+from support.waiting import until
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -66,9 +68,9 @@ async def _define(sandbox: Sandbox, definitions: list[dict[str, Any]]) -> None:
         for each in definitions:
             await api.post(DEFINITIONS, each)
         for each in definitions:
-            await until(lambda name=each["metadata"]["name"]: established(api, name), each["metadata"]["name"])
+            await until(partial(established, api, each["metadata"]["name"]), seconds=90, every=0.1)
         for path in (SETS, CONSTRAINTS, SCALERS, CLUSTER_SCALERS):
-            await until(lambda path=path: served(api, path), path)
+            await until(partial(served, api, path), seconds=90, every=0.1)
         await api.post("/api/v1/namespaces", {"metadata": {"name": "openshift-machine-api"}})
         await api.post("/api/v1/namespaces", {"metadata": {"name": "accelkit"}})
         await api.post(SETS, SOURCE)

@@ -284,9 +284,9 @@ OTHERS: list[tuple[str, str, dict[str, Any] | None, str]] = [
         (f"{VOLUMES}/{name}", *attempt)
         for name in (MADE.volume["metadata"]["name"], FORMER["metadata"]["name"])
         for attempt in (
-            ("patch", {"spec": {"claimRef": {"namespace": "other", "uid": "1"}}}, "claims of other namespaces"),
-            ("patch", {"spec": {"claimRef": {"namespace": OURS, "uid": "1"}}}, "claims of other namespaces"),
-            ("patch", {"spec": {"claimRef": None}}, "nothing of a volume but its claim"),
+            ("patch", {"spec": {"claimRef": {"namespace": "other", "uid": "1"}}}, "a claim of another namespace"),
+            ("patch", {"spec": {"claimRef": {"namespace": OURS, "uid": "1"}}}, "a claim of another namespace"),
+            ("patch", {"spec": {"claimRef": None}}, "only the claim, access modes"),
             ("patch", {"spec": {"claimRef": {"uid": "1", "resourceVersion": None}}}, ""),
             ("delete", {"dryRun": ["All"]}, ""),
         )
