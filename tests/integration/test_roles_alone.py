@@ -18,7 +18,9 @@ ROLES = {name: text for name, text in READMES.items() if "internal to the collec
 
 def read_play(role: str) -> dict:
     """Return the play that a README shows, or one of the tasks that it shows."""
-    shown = yaml.load(re.search(r"^To use this role on its own, .*?```yaml\n(.*?)```", ROLES[role], re.MULTILINE | re.DOTALL)[1])
+    shown = yaml.load(
+        re.search(r"^To use this role on its own, .*?```yaml\n(.*?)```", ROLES[role], re.MULTILINE | re.DOTALL)[1]
+    )
     return shown[0] if "hosts" in shown[0] else {"hosts": role, "gather_facts": False, "tasks": shown}
 
 
