@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Shows that pods look for cards."""
+    """Action that reports the wait for the pods that discover cards."""
 
     default = 120
-    what = "the pods that look for cards"
+    what = "the pods that discover cards"

@@ -23,7 +23,7 @@ fi
 
 
 class ActionModule(ActionBase):
-    """Imports an image archive on a node, which needs a shell and its container runtime."""
+    """Action that imports an image archive on a node, which needs a shell and its container runtime."""
 
     _supports_check_mode = True
 
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
                 self._load(given["archive"])
                 have = self._images()
                 if wanted not in have:
-                    raise AnsibleActionFail(f"{given['archive']} holds no image {wanted}")
+                    raise AnsibleActionFail(f"{given['archive']} does not contain the image {wanted}")
             for name in stale:
                 self._remove(name)
         reference = self._pinned(wanted, have.get(wanted, "")) if wanted and wanted in have else wanted
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
         return ours
 
     def _load(self, archive):
-        # As the login user, who also copies the file. Ansible's own temporary folder would remain on the node.
+        # Run as the login user, who also copies the file. The temporary folder of Ansible would remain on the node.
         place = self._low_level_execute_command("mktemp", sudoable=False)["stdout"].strip()
         if not place:
             raise AnsibleActionFail("the node cannot create a temporary file; check mktemp and /tmp there")

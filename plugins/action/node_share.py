@@ -9,13 +9,13 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Shows which nodes do not offer their cards yet, or that kubelets have not given up the resources."""
+    """Action that reports the nodes that do not offer their cards yet, or the wait for kubelets to drop resources."""
 
     option = "wait_seconds"
-    what = "kubelets to give up the resources"
+    what = "kubelets to drop the resources"
     reads_without_limit = False
 
     def find_limit(self, arguments):
-        """Return for how many seconds the module waits at most; only for offers in slices."""
+        """Return the limit of the wait in seconds; the module waits in slices only with state=present."""
         self.slices = arguments.get("state", "present") == "present"
         return super().find_limit(arguments) if self.slices else float(arguments.get("grace_seconds", 420))

@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Shows which pods are not ready yet, or that none of them holds the Lease."""
+    """Action that reports the pods that are not ready yet, or that none of them holds the Lease."""
 
     default = 120
     what = "the rollout"

@@ -31,12 +31,12 @@ try:
 except ImportError as exc:
     IMPORT_ERROR = exc
 
-# Beside the time after which a Lease is over: for starting Python, and for the API server.
+# Added to the duration of a Lease, for the start of Python and for the API server.
 START_SECONDS = 30
 
 
 class ActionModule(ActionBase):
-    """Starts a process that holds the Lease as long as this run of Ansible lives."""
+    """Action that starts a process, which holds the Lease until this run of Ansible ends."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
         if problem := find_problem(IMPORT_ERROR):
             raise AnsibleActionFail(problem)
         _result, given = self.validate_argument_spec(argument_spec=CONNECTION_ARGUMENTS)
-        # Tasks run in children of the process that is the run.
+        # The parent process is the run of Ansible, because it runs each task in a child process.
         process = os.getppid()
         identity = f"{getpass.getuser()}@{socket.gethostname()}, process {process}"
         found = self._read(given, identity) if self._task.check_mode else hold(given, identity, process)
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(found.error, result=answer)
         if found.held or not found.holder:
             return answer
-        sentence = f"{found.holder} changes this cluster since {found.since}"
+        sentence = f"{found.holder} has been changing this cluster since {found.since}"
         if self._task.check_mode:
             return {**answer, "warnings": [sentence]}
         raise AnsibleActionFail(f"{sentence}; wait until that run has ended", result=answer)
@@ -72,13 +72,13 @@ class ActionModule(ActionBase):
 
 
 def hold(given, identity, process):
-    """Start the process that holds the Lease; return what it says first."""
+    """Start the process that holds the Lease; return its first report."""
     command = [sys.executable, "-m", "accelkit.install.run_lease", identity, str(process)]
-    # A session of its own: what ends the terminal's foreground must not end it before the run.
+    # Use a separate session, so that a signal to the terminal's foreground does not end the process before the run.
     keeper = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    # Credentials are not for the list of processes.
+    # Write the credentials to the standard input, so that the list of processes does not contain them.
     keeper.stdin.write(json.dumps(given).encode())
     keeper.stdin.close()
     ready = select.select([keeper.stdout], [], [], RUN_LEASE_SECONDS + START_SECONDS)[0]
@@ -86,5 +86,5 @@ def hold(given, identity, process):
     keeper.stdout.close()
     if not line:
         keeper.kill()
-        return RunLease(error="the Lease accelkit-run could not be acquired in time")
+        return RunLease(error="cannot acquire the Lease accelkit-run in time")
     return msgspec.json.decode(line, type=RunLease)

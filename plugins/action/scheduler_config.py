@@ -25,7 +25,7 @@ try:
 except ImportError as exc:
     IMPORT_ERROR = exc
 
-# By state and check mode.
+# The actions by state and check mode.
 ACTIONS = {
     ("present", False): "apply",
     ("present", True): "compare",
@@ -37,7 +37,7 @@ ACTIONS = {
 
 
 class ActionModule(ActionBase):
-    """Edits the host's files from the controller; the host only runs small shell scripts."""
+    """Action that edits the files of the host from the controller; the host only runs small shell scripts."""
 
     _supports_check_mode = True
     _supports_diff = True
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
                 ("state", "verified", ["extender", "kubernetes_version"]),
             ],
         )
-        # A round trip through JSON drops the tags of Ansible's strings, which other serialisers do not know.
+        # A round trip through JSON drops the tags of Ansible's strings, which other serializers do not support.
         given = json.loads(json.dumps(arguments))
         try:
             options = read_options(given)
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
             with Progress(host, "kube-scheduler to run with its configuration", given["timeout"]):
                 result = self._do(reach, spec, options)
         except AccelkitError as exc:
-            # Ansible would print the sentences of all causes one after the other.
+            # Ansible would also print the messages of all causes.
             raise AnsibleActionFail(str(exc)) from None
         if reach.state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])

@@ -27,7 +27,7 @@ MAX_PORT = 65535
 
 
 class ActionModule(ActionBase):
-    """Checks variables, which only the controller has."""
+    """Action that checks variables, because only the controller has them."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
 
 
 def find_unknown(settings, task_vars):
-    """Yield a sentence for each variable of any host that is named like a setting and is none."""
+    """Yield an error for each variable of any host that has the prefix of settings and is not a setting."""
     hosts = task_vars.get("hostvars") or {}
     names = {name for host in hosts for name in hosts.raw_get(host)} if hasattr(hosts, "raw_get") else set(task_vars)
     for name in sorted(str(name) for name in names):
@@ -67,7 +67,7 @@ def find_unknown(settings, task_vars):
 
 
 def find_errors(name, value, specification):
-    """Yield what is wrong with the value of a setting."""
+    """Yield the errors of the value of a setting."""
     form = specification.pop("format", None)
     if form == "list" and isinstance(value, str):
         meant = [part.strip() for part in value.split(",")]
@@ -84,7 +84,7 @@ def find_errors(name, value, specification):
 
 
 def find_misformat(form, value):
-    """Return why a value has not the form it should have; None where it has."""
+    """Return why a value does not have the required format; None if it has this format."""
     try:
         if form == "unit":
             parse_unit(value)
@@ -93,5 +93,5 @@ def find_misformat(form, value):
     except AccelkitError as exc:
         return str(exc)
     if form == "port" and not 0 <= value <= MAX_PORT:
-        return f"{value} is no port; choose one up to {MAX_PORT}, or 0 for none"
+        return f"{value} is not a valid port; choose one up to {MAX_PORT}, or 0 for none"
     return None

@@ -9,8 +9,8 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Shows that pods check the nodes; each has its deadline, all together have none."""
+    """Action that reports the wait for the pods that check the nodes."""
 
-    # Of all pods together.
+    # The option `timeout` limits each pod. All pods together have no limit.
     option = ""
     what = "the pods that check the nodes"

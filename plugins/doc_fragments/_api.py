@@ -7,14 +7,14 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # Options of all modules that speak to the API server, beside how it is reached.
+    # Options of all modules that call the API server, in addition to those of the connection.
     DOCUMENTATION = r"""
 options:
   request_timeout:
     description:
-      - Deadline, in seconds, of each request to the API server.
+      - Deadline of each request to the API server in seconds.
     type: int
     default: 30
 requirements:
-  - The Python package C(accelkit) on the host that runs the module; run it on the controller.
+  - The Python package C(accelkit) on the host that runs the module. Run the module on the controller.
 """

@@ -11,15 +11,15 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Can run in check mode and say what would change, without changing it.
+    description: Can run in check mode and return the changes that it would make, without making them.
   diff_mode:
-    description: Shows in diff mode what changed, or in check mode would change.
+    description: Returns in diff mode the changes that it made, or in check mode would make.
 """
 
     ACTIONGROUP_API = r"""
 attributes:
   action_group:
-    description: Takes the defaults of C(module_defaults) for its action group.
+    description: Uses the defaults in C(module_defaults) for its action group.
     support: full
     membership:
       - accelkit.kubernetes.api
@@ -28,7 +28,7 @@ attributes:
     ACTIONGROUP_REGISTRY = r"""
 attributes:
   action_group:
-    description: Takes the defaults of C(module_defaults) for its action group.
+    description: Uses the defaults in C(module_defaults) for its action group.
     support: full
     membership:
       - accelkit.kubernetes.registry
@@ -37,7 +37,7 @@ attributes:
     ACTIONGROUP_BOTH = r"""
 attributes:
   action_group:
-    description: Takes the defaults of C(module_defaults) for its action groups.
+    description: Uses the defaults in C(module_defaults) for its action groups.
     support: full
     membership:
       - accelkit.kubernetes.api

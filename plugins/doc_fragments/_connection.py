@@ -7,21 +7,20 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # How the API server is reached; the options are those of kubernetes.core's modules.
+    # Options of the connection to the API server. They are the options of the modules of kubernetes.core.
     DOCUMENTATION = r"""
 options:
   kubeconfig:
     description:
-      - Path of the kubeconfig, several with C(:) between them, or the content of one as a mapping.
-      - >-
-        Each of these options can come from the environment, as E(K8S_AUTH_KUBECONFIG), with the names that
-        kubernetes.core reads.
-      - Without a kubeconfig, a context, or a host with credentials, the pod's service account is used, else
-        E(KUBECONFIG), else C(~/.kube/config).
+      - Path of the kubeconfig, several paths separated by C(:), or the content of a kubeconfig as a mapping.
+      - Each of these options can be set by an environment variable, for example E(K8S_AUTH_KUBECONFIG), with the names
+        that kubernetes.core uses.
+      - If neither a kubeconfig, a context, nor a host with credentials is set, the service account of the pod is used,
+        otherwise E(KUBECONFIG), otherwise C(~/.kube/config).
     type: raw
   context:
     description:
-      - Context of the kubeconfig; the default is its current one.
+      - Context of the kubeconfig. By default, it is the current context.
     type: str
   host:
     description:
@@ -33,20 +32,20 @@ options:
     type: str
   username:
     description:
-      - User of HTTP's basic authentication.
+      - User for HTTP basic authentication.
     type: str
   password:
     description:
-      - Password of HTTP's basic authentication.
+      - Password for HTTP basic authentication.
     type: str
   validate_certs:
     description:
-      - Whether the API server's certificate is verified.
+      - Whether to verify the certificate of the API server.
     type: bool
     aliases: [verify_ssl]
   ca_cert:
     description:
-      - Path of the authority of the API server's certificate.
+      - Path of the certificate of the authority that signed the certificate of the API server.
     type: path
     aliases: [ssl_ca_cert]
   client_cert:
@@ -56,7 +55,7 @@ options:
     aliases: [cert_file]
   client_key:
     description:
-      - Path of the client certificate's key.
+      - Path of the key of the client certificate.
     type: path
     aliases: [key_file]
   proxy:
@@ -65,7 +64,7 @@ options:
     type: str
   no_proxy:
     description:
-      - Hosts, domains and networks that are reached without the proxy, with commas between them.
+      - Hosts, domains and networks that are accessed without the proxy, separated by commas.
     type: str
   proxy_headers:
     description:
@@ -74,11 +73,11 @@ options:
     suboptions:
       proxy_basic_auth:
         description:
-          - User and password of the proxy, with a colon between them.
+          - User and password of the proxy, separated by a colon.
         type: str
       basic_auth:
         description:
-          - User and password of HTTP's basic authentication, with a colon between them.
+          - User and password for HTTP basic authentication, separated by a colon.
         type: str
       user_agent:
         description:
@@ -86,15 +85,15 @@ options:
         type: str
   persist_config:
     description:
-      - Whether renewed tokens are written back to the kubeconfig.
+      - Whether to write renewed tokens back to the kubeconfig.
     type: bool
   impersonate_user:
     description:
-      - User on whose behalf requests are made.
+      - User that requests impersonate.
     type: str
   impersonate_groups:
     description:
-      - Groups of the user on whose behalf requests are made.
+      - Groups of the impersonated user.
     type: list
     elements: str
 """

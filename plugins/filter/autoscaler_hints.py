@@ -7,32 +7,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: autoscaler_hints
-short_description: Tell a cluster autoscaler what nodes with cards will have
+short_description: Describe nodes with cards for a cluster autoscaler
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns what is written on a group of nodes, so that an autoscaler adds its first node for pods that ask for shares
-    of cards. Nothing is written by this; use it with the modules of the cloud.
+  - Returns the hints for a group of nodes, so that an autoscaler adds the first node of the group for pods that request
+    shares of cards.
+  - The filter writes nothing. Use it with the modules of the cloud.
 options:
   _input:
     description:
       - The group, with C(capacity), C(labels) and C(taints).
-      - Keys of C(capacity) are C(cpu), C(memory_mib), C(cards), C(card_memory) (units of accelkit.io/memory of all
-        cards of a node), C(vendor_cards) and C(vendor_resource).
+      - Keys of C(capacity) are C(cpu), C(memory_mib), C(cards), C(card_memory), C(vendor_cards) and C(vendor_resource).
+        C(card_memory) is in units of C(accelkit.io/memory), for all cards of a node.
     type: dict
     required: true
   autoscaler:
     description:
-      - C(aws) for the tags of an Auto Scaling group, C(azure) for those of a scale set, C(gce) for the variables of an
-        instance template's environment, C(cluster-api) and C(machine-api) for annotations.
+      - V(aws) returns the tags of an Auto Scaling group, and V(azure) returns those of a scale set.
+      - V(gce) returns the variables for the environment of an instance template.
+      - V(cluster-api) and V(machine-api) return annotations.
     type: str
     choices: [aws, azure, gce, cluster-api, machine-api]
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show the tags of an Auto Scaling group
+- name: Print the tags of an Auto Scaling group
   ansible.builtin.debug:
     msg: "{{ group | accelkit.kubernetes.autoscaler_hints('aws') }}"
   vars:
@@ -62,13 +64,13 @@ except ImportError as exc:
 
 
 def autoscaler_hints(group, autoscaler):
-    """Return what is written on a group of nodes, by name."""
+    """Return the hints for a group of nodes, by name."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     if autoscaler not in list(Autoscaler):
         raise AnsibleFilterError(f"{autoscaler} is not a supported autoscaler; choose one of {', '.join(Autoscaler)}")
     try:
-        # Ansible's texts and numbers are of types of its own.
+        # A round trip through JSON converts the types of Ansible to plain types.
         return write_hints(read_node_group(json.loads(json.dumps(group))), Autoscaler(str(autoscaler)))
     except AccelkitError as exc:
         raise AnsibleFilterError(str(exc)) from exc

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: client_names
-short_description: List the names of a client's certificate
+short_description: List the names in a client certificate
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the common names and DNS names of a certificate, by which the extender knows its clients.
+  - Returns the common names and DNS names in a certificate, by which the extender identifies its clients.
 options:
   _input:
-    description: The certificate, in PEM.
+    description: The certificate, as PEM.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show by which names the extender would know a client
+- name: Print the names by which the extender identifies a client
   ansible.builtin.debug:
     msg: "{{ lookup('ansible.builtin.file', 'client.crt') | accelkit.kubernetes.client_names }}"
 """
@@ -39,8 +39,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 
 def client_names(certificate):
-    """Return the names by which the extender knows the holder of a certificate."""
-    # Here, since whoever asks for any filter of this collection loads all files of filters, once in each task.
+    """Return the names by which the extender identifies the holder of a certificate."""
+    # Import here, because Ansible loads all filters of the collection in each task that uses one of them.
     try:
         from accelkit.errors import AccelkitError
         from accelkit.install.certificates.secrets import list_client_names

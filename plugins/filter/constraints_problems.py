@@ -7,34 +7,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: constraints_problems
-short_description: Tell which workloads OpenShift would refuse
+short_description: List the workloads that OpenShift would reject
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Judges the pod templates of workloads by the SecurityContextConstraints of their ServiceAccounts, as OpenShift does.
+  - Checks the pod templates of workloads against the SecurityContextConstraints of their ServiceAccounts, as OpenShift
+    does.
 options:
   _input:
-    description: The workloads as the API server has them.
+    description: The workloads, as returned by the API server.
     type: list
     elements: dict
     required: true
   constraints:
-    description: The SecurityContextConstraints as the API server has them.
+    description: The SecurityContextConstraints, as returned by the API server.
     type: list
     elements: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Fail if a workload would be refused
+- name: Fail if OpenShift would reject a workload
   ansible.builtin.assert:
     that: (workloads | accelkit.kubernetes.constraints_problems(constraints)) == []
 """
 
 RETURN = r"""
 _value:
-  description: What is wrong, as sentences, sorted.
+  description: The problems as sentences, sorted.
   type: list
   elements: str
 """
@@ -53,10 +54,10 @@ except ImportError as exc:
 
 
 def constraints_problems(workloads, constraints):
-    """Return which workloads would be refused, and why."""
+    """Return the workloads that OpenShift would reject, with the reasons."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
-    # Ansible's texts and numbers are of types of its own.
+    # A round trip through JSON converts the types of Ansible to plain types.
     try:
         return find_refused(json.loads(json.dumps(workloads)), json.loads(json.dumps(constraints)))
     except AccelkitError as exc:

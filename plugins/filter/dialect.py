@@ -12,60 +12,63 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns what playbooks need to know of a dialect, from the file that accelkit's services read too.
+  - Returns the properties of a dialect that playbooks use. They come from the file that the services of accelkit read.
 options:
   _input:
-    description: Name of the dialect, as V(gcushare).
+    description: Name of the dialect, for example V(gcushare).
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show the resources by which pods of GCUShare ask for cards
+- name: Print the resources by which pods of GCUShare request cards
   ansible.builtin.debug:
     msg: "{{ ('gcushare' | accelkit.kubernetes.dialect).resources }}"
 """
 
 RETURN = r"""
 _value:
-  description: The dialect.
+  description: Properties of the dialect.
   type: dict
   contains:
     name:
-      description: Its name.
+      description: Name of the dialect.
       type: str
       sample: gcushare
     advertised:
-      description: Whether accelkit's node agent can advertise its resources; else another system's device plugin does.
+      description: >-
+        Whether the node agent of accelkit can advertise the resources. Otherwise, the device plugin of another system
+        advertises them.
       type: bool
       sample: true
     resources:
-      description: Extended resources by which a container asks for cards.
+      description: Extended resources by which a container requests cards.
       type: list
       elements: str
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     guarded:
       description:
-        - Extended resources for which a container gets device nodes of cards, those that only watch cards included.
-        - What pods with them may say is bound by admission policies.
+        - Extended resources for which a container gets device nodes of cards, including resources that only monitor
+          cards.
+        - Admission policies restrict the pods that request them.
       type: list
       elements: str
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     annotations:
-      description: Keys of the pod annotations that name the cards a pod got; empty for a dialect without any.
+      description: Keys of the pod annotations that contain the cards of a pod. It is empty if the dialect has none.
       type: list
       elements: str
       sample: [enflame.com/gcu-device-id]
     plugin_writes:
-      description: Whether another system's device plugin writes such annotations.
+      description: Whether the device plugin of another system writes these annotations.
       type: bool
       sample: false
     log_folder:
-      description: Folder on the hosts for the services' logs.
+      description: Folder on the hosts for the logs of the services.
       type: str
       sample: /var/log/topscloud/gcushare
     unhealthy_cards:
-      description: Whether users list bad cards in ConfigMaps.
+      description: Whether users list unhealthy cards in ConfigMaps.
       type: bool
       sample: false
 """

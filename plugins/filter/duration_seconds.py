@@ -7,28 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: duration_seconds
-short_description: Read a duration of Go as seconds
+short_description: Convert a Go duration to seconds
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the seconds of a duration as kube-scheduler's configuration has it.
+  - Returns the seconds of a duration in the format of the configuration of kube-scheduler.
 options:
   _input:
-    description: The duration, as V(10s) or V(1m30s).
+    description: The duration, for example V(10s) or V(1m30s).
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show how many seconds a call may take
+- name: Print a duration in seconds
   ansible.builtin.debug:
     msg: "{{ '1m30s' | accelkit.kubernetes.duration_seconds }}"
 """
 
 RETURN = r"""
 _value:
-  description: Seconds.
+  description: The duration in seconds.
   type: float
   sample: 90.0
 """
@@ -45,7 +45,7 @@ except ImportError as exc:
 
 
 def duration_seconds(duration):
-    """Return how many seconds a duration of Go is."""
+    """Return a Go duration in seconds."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: machine_sets
-short_description: Make sets of OpenShift's machines after those that are there
+short_description: Generate OpenShift MachineSets from existing ones
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns a MachineSet for each set that is asked for, made after another one of the cluster, and the objects by which
-    OpenShift's operator scales them.
-  - Where a set is scaled, it keeps the number of machines that its autoscaler chose.
+  - Returns a MachineSet for each requested set, derived from an existing MachineSet of the cluster, and the objects by
+    which an operator of OpenShift scales them.
+  - A scaled set keeps the number of machines that its autoscaler chose.
 options:
   _input:
     description:
-      - The sets, each with C(name) and C(source), the name of the set that it is made after.
+      - The sets, each with C(name) and C(source), which is the name of the existing set.
       - Further keys are C(replicas), C(autoscale) with C(min) and C(max), C(instance_type), C(instance_type_field),
         C(provider_spec), C(accelerator), C(capacity), C(labels) and C(taints).
     type: list
@@ -34,13 +34,13 @@ options:
     type: dict
     required: true
   cluster_autoscaler:
-    description: Specification of the ClusterAutoscaler; empty for none.
+    description: Specification of the ClusterAutoscaler. If it is empty, the filter returns no ClusterAutoscaler.
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Apply a set of machines with cards
+- name: Apply a MachineSet with cards
   kubernetes.core.k8s:
     definition: "{{ sets | accelkit.kubernetes.machine_sets(existing=found.resources, labels={'a': 'b'}) }}"
     apply: true
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: MachineSets, MachineAutoscalers and the ClusterAutoscaler.
+  description: The MachineSets, the MachineAutoscalers and the ClusterAutoscaler.
   type: list
   elements: dict
 """
@@ -71,10 +71,10 @@ except ImportError as exc:
 
 
 def machine_sets(desired, existing, labels, cluster_autoscaler=None):
-    """Return the objects of these sets."""
+    """Return the objects for these sets."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
-    # Ansible's texts and numbers are of types of its own.
+    # A round trip through JSON converts the types of Ansible to plain types.
     given = json.loads(json.dumps([desired, existing, labels, cluster_autoscaler or {}]))
     try:
         return write_machine_objects(read_desired_machine_sets(given[0]), *given[1:])

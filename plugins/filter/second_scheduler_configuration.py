@@ -12,28 +12,31 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Generates the KubeSchedulerConfiguration, as text, of a kube-scheduler that runs in a pod beside the cluster's own.
+  - Generates the KubeSchedulerConfiguration of a second kube-scheduler, which runs in a pod beside the default
+    scheduler of the cluster. Returns it as a string.
 options:
   _input:
     description: C(extender), as in M(accelkit.kubernetes.scheduler_config), and C(kubernetes_version).
     type: dict
     required: true
   name:
-    description: The C(spec.schedulerName) of its pods; also the name of the lease.
+    description: Value of C(spec.schedulerName) of its pods, which is also the name of the Lease.
     type: str
     required: true
   namespace:
-    description: Namespace of the lease.
+    description: Namespace of the Lease.
     type: str
     required: true
   credentials:
-    description: The pod's folder with C(ca.crt), C(tls.crt) and C(tls.key); read where the extender's URL is HTTPS.
+    description: >-
+      Folder in the pod with C(ca.crt), C(tls.crt) and C(tls.key). The scheduler reads it if the URL of the extender
+      uses HTTPS.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show the configuration of a second scheduler
+- name: Print the configuration of a second scheduler
   ansible.builtin.debug:
     msg: >-
       {{ {'kubernetes_version': 'v1.34.4', 'extender': {'url_prefix': 'https://accelkit-extender.accelkit.svc:32766'}}
@@ -43,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The configuration.
+  description: The configuration as a string.
   type: str
 """
 
@@ -54,7 +57,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 
 def configuration(given, **options):
-    # Here, since whoever asks for any filter of this collection loads all files of filters, once in each task.
+    # Import here, because Ansible loads all filters of the collection in each task that uses one of them.
     try:
         from accelkit.errors import AccelkitError
         from accelkit.scheduler.arguments import decode_spec
@@ -63,7 +66,7 @@ def configuration(given, **options):
         raise AnsibleFilterError(find_problem(exc)) from exc
     if problem := find_problem(None):
         raise AnsibleFilterError(problem)
-    # A round trip through JSON turns Ansible's own text and mapping types into plain ones.
+    # A round trip through JSON converts the types of Ansible to plain types.
     given, options = json.loads(json.dumps([given, options]))
     try:
         return build_second_scheduler_configuration(decode_spec(given), **options)

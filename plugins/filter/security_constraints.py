@@ -7,34 +7,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: security_constraints
-short_description: Add what OpenShift needs to admit the pods of workloads
+short_description: Add the constraints that OpenShift needs to admit the pods of workloads
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Computes from the pod templates of workloads the narrowest SecurityContextConstraints with which OpenShift admits
-    them, one for each ServiceAccount, and returns them before the objects.
-  - They have the labels of the first workload of their ServiceAccount.
+  - Computes the most restrictive SecurityContextConstraints with which OpenShift admits the pods of workloads, one for
+    each ServiceAccount. Returns them before the objects.
+  - The constraints have the labels of the first workload of their ServiceAccount.
 options:
   _input:
-    description: Objects as they are applied.
+    description: The objects, as they are applied.
     type: list
     elements: dict
     required: true
   created_in:
     description:
-      - A namespace. Adds the constraints of the pods that programs create there, to fill volumes and to check nodes.
-      - With it, O(labels) are the labels of these constraints.
+      - Namespace in which programs create pods to fill volumes and to check nodes. The filter adds the constraints of
+        these pods.
+      - O(labels) are the labels of these constraints.
     type: str
     default: ""
   labels:
-    description: Labels of the constraints of O(created_in).
+    description: Labels of the constraints for O(created_in).
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Apply workloads, and what OpenShift needs to admit them
+- name: Apply workloads with the constraints that OpenShift needs to admit them
   kubernetes.core.k8s:
     definition: "{{ definitions | accelkit.kubernetes.security_constraints }}"
     apply: true
@@ -64,7 +65,7 @@ def security_constraints(definitions, created_in="", labels=None):
     """Return the constraints that the pods of these objects need, then the objects."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
-    # Ansible's texts and numbers are of types of its own.
+    # A round trip through JSON converts the types of Ansible to plain types.
     given = json.loads(json.dumps(definitions))
     try:
         filling = [write_created_constraints(str(created_in), dict(labels or {}))] if created_in else []

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: sharing_rules_problem
-short_description: Tell what is wrong with sharing rules
+short_description: Check sharing rules
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads quotas and reservations as the extender reads them at its start, which wrong ones end.
+  - Reads quotas and reservations as the extender reads them at its start. The extender exits if they are invalid.
 options:
   _input:
     description: The rules, with the keys C(quotas) and C(reservations).
@@ -21,7 +21,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Fail if the sharing rules are wrong
+- name: Fail if the sharing rules are invalid
   ansible.builtin.assert:
     that: (rules | accelkit.kubernetes.sharing_rules_problem) == ''
   vars:
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is wrong, empty where nothing is.
+  description: The error, or an empty string if the rules are valid.
   type: str
   sample: "the sharing rules are invalid: quotas[0]: it limits nothing"
 """
@@ -51,11 +51,11 @@ except ImportError as exc:
 
 
 def sharing_rules_problem(rules):
-    """Return what is wrong with the rules, empty where nothing is."""
+    """Return the error of the rules; empty if they are valid."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:
-        # Ansible's texts and numbers are of types of its own.
+        # A round trip through JSON converts the types of Ansible to plain types.
         read_rules(json.loads(json.dumps(rules)))
     except AccelkitError as exc:
         return str(exc)

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: accelerators
-short_description: Nodes of a Kubernetes cluster, by their accelerators
+short_description: Create hosts from the nodes of a Kubernetes cluster, grouped by accelerators
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Makes a host of every node whose cards accelkit knows, with what is on them and what is free.
-  - It reads nodes and pods from the API server, as C(accelkit inspect --from-api) does, and needs no running extender.
-    Nodes on which accelkit was never installed are not there.
-  - The hosts are in the group C(accelerators), in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for the
-    vendors and models of their cards, in C(accelerators_sharing_shared), or C(accelerators_sharing_unknown) where the
-    inventory of the node cannot be used, and in C(accelerators_free_AMOUNT) for each of O(free_memory).
-  - None of these is a group of accelkit's playbooks, which find the nodes by themselves. A host has the node's address
-    as C(ansible_host) and its name as C(accelkit_node_name), so O(groups) may put it into C(accelkit_nodes) where it is
-    reached by SSH; then all hosts have to be in that group or in C(accelkit_control_plane).
-  - The name of its configuration ends in C(accelerators.yml) or C(accelerators.yaml).
+  - Creates a host for each node whose cards accelkit knows, with its cards and their free memory.
+  - The plugin reads nodes and pods from the API server, as C(accelkit inspect --from-api) does. It does not need a
+    running extender. It creates no hosts for nodes on which accelkit was never installed.
+  - The hosts are in the group C(accelerators), and in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for
+    the vendors and models of their cards.
+  - They are in C(accelerators_sharing_shared), or in C(accelerators_sharing_unknown) if the inventory of the node
+    cannot be used.
+  - They are in C(accelerators_free_AMOUNT) for each amount in O(free_memory) that one of their cards has.
+  - The playbooks of accelkit use none of these groups, because they find the nodes automatically.
+  - C(ansible_host) of a host is the address of the node, and C(accelkit_node_name) is its name. So O(groups) can add
+    hosts that Ansible accesses by SSH to C(accelkit_nodes). All hosts must then be in this group or in
+    C(accelkit_control_plane).
+  - The name of the configuration file must end in C(accelerators.yml) or C(accelerators.yaml).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - ansible.builtin.constructed
@@ -36,25 +39,26 @@ options:
     choices: [accelkit.kubernetes.accelerators]
   free_memory:
     description:
-      - Amounts of memory, as V(8GiB).
-      - For each of them, a group has the nodes with a card that has as much free and takes new shares.
+      - Amounts of memory, for example V(8GiB).
+      - For each amount, the plugin creates a group of the nodes with a card that has this amount free and accepts new
+        shares.
     type: list
     elements: str
     default: []
   request_timeout:
     description:
-      - Deadline, in seconds, of each request to the API server.
+      - Deadline of each request to the API server in seconds.
     type: int
     default: 30
 """
 
 EXAMPLES = r"""
 ---
-# accelkit.accelerators.yml: found as kubernetes.core finds its cluster
+# accelkit.accelerators.yml: finds the cluster in the same way as kubernetes.core
 plugin: accelkit.kubernetes.accelerators
 
 ---
-# Groups accelerators_free_8gib and accelerators_free_40gib, and some of your own
+# Adds the groups accelerators_free_8gib and accelerators_free_40gib, and custom groups
 plugin: accelkit.kubernetes.accelerators
 kubeconfig: ~/.kube/config
 free_memory: [8GiB, 40GiB]
@@ -129,7 +133,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
 
 
 def build_variables(node):
-    """Return the variables of a node's host: plain data, amounts in bytes."""
+    """Return the variables of the host of a node as plain data, with amounts in bytes."""
     variables = {
         "accelkit_node_name": node.name,
         f"{GROUP}_sharing": node.state,
@@ -143,12 +147,12 @@ def build_variables(node):
     }
     if node.address:
         variables["ansible_host"] = node.address
-    # Users and kubelets write some of these texts: older releases of Ansible would take them for templates.
+    # Users and kubelets write some of these strings, which older releases of Ansible would evaluate as templates.
     return wrap_var(variables)
 
 
 def find_largest_free(node):
-    """Return the most bytes that one card of the node has for new shares; 0 where nothing is known or shared."""
+    """Return the most bytes that one card of the node has for new shares; 0 if the node is not shared or unknown."""
     takes_shares = node.state == "shared"
     free = [
         card.free_bytes
@@ -159,7 +163,7 @@ def find_largest_free(node):
 
 
 def list_groups(node, sizes):
-    """Return the names of a node's groups; `sizes` are the bytes of each amount of free memory that has one."""
+    """Return the names of the groups of a node; `sizes` are the bytes of each amount in the option `free_memory`."""
     cards = [card for card in node.cards if card.known]
     words = {
         f"sharing_{node.state}",

@@ -13,19 +13,20 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Returns the version of the collection C(accelkit.kubernetes) that the controller runs.
-  - It is read from the collection's C(galaxy.yml) in a checkout, and from its C(MANIFEST.json) where it was installed.
-    The Python package C(accelkit) is not asked, since another release of it may be installed.
+  - It reads the version from C(galaxy.yml) of the collection in a checkout, and from C(MANIFEST.json) of an installed
+    collection. It does not use the version of the Python package C(accelkit), because another release of it can be
+    installed.
 """
 
 EXAMPLES = r"""
-- name: Show the version
+- name: Print the version of the collection
   ansible.builtin.debug:
     msg: "{{ lookup('accelkit.kubernetes.collection_version') }}"
 """
 
 RETURN = r"""
 _raw:
-  description: The version.
+  description: The version of the collection.
   type: list
   elements: str
 """
@@ -37,7 +38,7 @@ import yaml
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-# A checkout's plugins may be linked into a folder of collections; galaxy.yml lies beside the folder they are linked to.
+# The plugins of a checkout can be linked into a folder of collections. galaxy.yml is beside the target of the link.
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -55,5 +56,5 @@ def read_version(root):
         return str(json.loads(manifest.read_text())["collection_info"]["version"])
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as exc:
         raise AnsibleLookupError(
-            f"neither {source} nor {manifest} has the version of the collection ({exc}); install it again"
+            f"neither {source} nor {manifest} contains the version of the collection ({exc}); install it again"
         ) from exc

@@ -7,52 +7,52 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: guarded_keys
-short_description: List what admission policies let only accelkit's programs write
+short_description: List the keys that admission policies reserve for the programs of accelkit
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns keys of annotations, labels and environment variables, from the profiles of vendors and the dialects that
-    this release of accelkit has, and its plug-ins on the controller.
+  - Returns keys of annotations, labels and environment variables. They come from the vendor profiles and the dialects
+    of this release of accelkit, and from its plug-ins on the controller.
 """
 
 EXAMPLES = r"""
-- name: Show the annotations by which pods are told their cards
+- name: Print the annotations that contain the cards of pods
   ansible.builtin.debug:
     msg: "{{ lookup('accelkit.kubernetes.guarded_keys').assignments }}"
 """
 
 RETURN = r"""
 _raw:
-  description: One dictionary.
+  description: A single dictionary.
   type: list
   elements: dict
   contains:
     assignments:
-      description: Annotations of pods that a scheduler or a device plugin writes, of all dialects.
+      description: Annotations of pods that a scheduler or a device plugin writes, for all dialects.
       type: list
       elements: str
       sample: [accelkit.io/assignment, enflame.com/gcu-device-id]
     runtime_variables:
-      description: Environment variables by which a container names its cards to a vendor's container runtime.
+      description: Environment variables by which a container requests cards from the container runtime of a vendor.
       type: list
       elements: str
       sample: [NVIDIA_VISIBLE_DEVICES]
     runtime_defaults:
       description: >-
-        Environment variables with which a vendor's container runtime gives a container all cards, each with the
-        variable that prevents it wherever it is set.
+        Environment variables that make the container runtime of a vendor give all cards to a container. The value is
+        the variable that prevents this if it is set.
       type: dict
       sample: {CUDA_VERSION: NVIDIA_VISIBLE_DEVICES}
     runtime_annotations:
-      description: How annotations of pods begin by which plug-ins of the container runtime are told cards.
+      description: Prefixes of annotations of pods that request cards from plug-ins of the container runtime.
       type: list
       elements: str
       sample: [nvidia.cdi.k8s.io/]
     container_limits:
       description: >-
-        Annotations of pods by which the extender writes what a container may take of its cards. C({container}) stands
-        for the name of the container.
+        Annotations of pods in which the extender writes the amounts that a container can use of its cards.
+        C({container}) is a placeholder for the name of the container.
       type: list
       elements: str
       sample: ["nvidia.com/container.{container}.gpu-memory.limit"]
@@ -62,12 +62,14 @@ _raw:
       elements: str
       sample: [accelkit.io/inventory]
     node_labels:
-      description: Labels of a node that its node agent writes in a vendor's name; a number may follow.
+      description: >-
+        Labels of a node that its node agent writes under the name of a vendor. A number can follow the name of the
+        label.
       type: list
       elements: str
       sample: [nvidia.com/gpu.count]
     node_label_prefixes:
-      description: How the other labels begin that it writes.
+      description: Prefixes of the other labels that the node agent writes.
       type: list
       elements: str
       sample: [accelkit.io/cards.]

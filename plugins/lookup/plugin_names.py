@@ -13,18 +13,19 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Returns the names of the dialects and policies that other Python distributions on the controller add to accelkit.
-  - Without the Python package C(accelkit) there are none; what needs it says so.
+  - The lists are empty if the Python package C(accelkit) is not installed. Modules and plugins that need the package
+    report that it is missing.
 """
 
 EXAMPLES = r"""
-- name: Show the policies of other distributions
+- name: Print the policies of other distributions
   ansible.builtin.debug:
     msg: "{{ lookup('accelkit.kubernetes.plugin_names').policies }}"
 """
 
 RETURN = r"""
 _raw:
-  description: One dictionary.
+  description: A single dictionary.
   type: list
   elements: dict
   contains:

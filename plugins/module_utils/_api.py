@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ API_ARGUMENTS = {
 def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that calls the API server; end it if accelkit is missing or has another version.
 
-    `constraints` are AnsibleModule's own between arguments, such as `required_if`.
+    `constraints` are the constraints of AnsibleModule between arguments, such as `required_if`.
     """
     module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     require_accelkit(module, IMPORT_TRACE)
@@ -46,11 +46,11 @@ def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -
 
 
 def call(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result]]) -> Result:
-    """Run one coroutine function with an open client; an error of accelkit's ends the module with its sentence."""
+    """Run one coroutine function with an open client; an error of accelkit ends the module with its message."""
     try:
         return asyncio.run(_with_client(module, function))
     except WaitError as exc:
-        # Its action plugin asks again, or reports the whole time.
+        # The action plugin calls the module again, or reports the total time.
         module.fail_json(msg=str(exc), waiting_for=exc.waiting, sentence=exc.sentence)
         raise  # never reached: fail_json ends the process
     except AccelkitError as exc:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-# Who uses this reports a missing accelkit before anything of it is called.
+# The importing module reports a missing accelkit before it calls any of these names.
 with suppress(ImportError):
     from accelkit.kube.options import ConnectionOptions
 
-# Those of kubernetes.core's modules. Each falls back to the environment when the options are collected.
+# The arguments of the modules of kubernetes.core. ConnectionOptions.collect() reads missing ones from the environment.
 CONNECTION_ARGUMENTS: dict[str, dict[str, Any]] = {
-    # The path is no secret; what in a mapping is one is kept out of the log by find_secrets().
+    # The path is not a secret. find_secrets() returns the secrets of a mapping, and the modules mask them.
     "kubeconfig": {"type": "raw", "no_log": False},
     "context": {"type": "str"},
     "host": {"type": "str"},
@@ -44,12 +44,12 @@ CONNECTION_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def read_options(given: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the options among these arguments."""
+    """Return the connection options in these arguments."""
     return ConnectionOptions.collect({name: given.get(name) for name in CONNECTION_ARGUMENTS})
 
 
 def find_secrets(kubeconfig: object) -> Collection[str]:
-    """Return the texts of a kubeconfig given as a mapping that no log may show."""
+    """Return the strings of a kubeconfig mapping that must not appear in a log."""
     users = kubeconfig.get("users") if isinstance(kubeconfig, Mapping) else None
     return {text for text in _texts(users) if text}
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ with suppress(ImportError):
 
 
 async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection, dict[str, Any]]:
-    """Return the inspection of the named nodes, else of all with cards, and the same as plain data."""
+    """Return the inspection of the named nodes, or of all nodes with cards, and the same as plain data."""
     inspection = await inspect_cluster(api)
     if nodes:
         known = {node.name: node for node in inspection.nodes}
         unknown = sorted(set(nodes) - set(known))
         if unknown:
             raise ConfigurationError(
-                f"there is no node with cards named {', '.join(unknown)}",
+                f"cannot find a node with cards named {', '.join(unknown)}",
                 next_step=f"choose among {', '.join(sorted(known)) or 'no nodes'}",
             )
         inspection = assemble([known[name] for name in sorted(set(nodes))], inspection.unit_bytes)
@@ -40,7 +40,7 @@ async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection,
 
 
 async def checked(api: ApiClient, nodes: Collection[str], min_free: str | None) -> tuple[list[Any], dict[str, Any]]:
-    """Return the findings and the totals of the named nodes, else of all with cards, as plain data."""
+    """Return the findings and the totals of the named nodes, or of all nodes with cards, as plain data."""
     min_free_bytes = parse_size(min_free) if min_free else 0
     inspection, builtins = await inspected(api, nodes)
     pods = {
@@ -55,9 +55,10 @@ async def checked(api: ApiClient, nodes: Collection[str], min_free: str | None) 
 async def compared(
     api: ApiClient, nodes: Collection[str], namespace: str, seconds: float
 ) -> tuple[list[Any], list[str], set[tuple[str, str, str]]]:
-    """Return what still differs after so many seconds between assignments and kubelets, and what is not known.
+    """Return the differences between assignments and kubelets that last for `seconds`, and the notes of the audit.
 
-    The last are node, card and kind of the findings of the accounting that lasted as long; `checked` describes them.
+    The last element contains node, card and kind of each finding that lasted as long. `checked` returns the findings of
+    the accounting.
     """
     found = await audit_cluster(api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes))
     differences = [each for each in found.findings if each.kind in list(AuditKind)]
@@ -66,6 +67,6 @@ async def compared(
 
 
 async def bypassing(api: ApiClient) -> list[Any]:
-    """Return the pods that were bound without the extender since the run began that holds the Lease of runs."""
+    """Return the pods that were bound without the extender since the start of the run that holds the Lease."""
     began = await find_run_start(api)
     return [] if began is None else msgspec.to_builtins(await find_bypassing(api, began))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ansible.module_utils.basic import AnsibleModule
 
-# As in galaxy.yml, which is not sent to hosts that run a module; a test compares them.
+# The version in galaxy.yml, which is missing on hosts that run a module. A test compares the versions.
 COLLECTION_VERSION = "0.1.0"
 
 
 def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
-    """End a module unless it can use accelkit, and in the collection's own version.
+    """End a module unless it can use accelkit in the version of the collection.
 
     `trace` is the traceback of a failed import.
     """
@@ -39,8 +39,8 @@ def find_problem(failure: ImportError | str | None) -> str | None:
         problem = f"{sys.executable} has no Python package accelkit"
     elif installed != COLLECTION_VERSION:
         problem = (
-            f"{sys.executable} has version {installed} of the Python package accelkit, and the collection "
-            f"accelkit.kubernetes is {COLLECTION_VERSION}"
+            f"{sys.executable} has version {installed} of the Python package accelkit, but the collection "
+            f"accelkit.kubernetes has version {COLLECTION_VERSION}"
         )
     elif failure is not None:
         reason = str(failure).strip().splitlines()[-1]

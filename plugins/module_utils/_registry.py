@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ WORKLOAD_ARGUMENTS = {
 def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that calls registries; end it if accelkit is missing or has another version.
 
-    `constraints` are AnsibleModule's own between arguments, such as `required_if`.
+    `constraints` are the constraints of AnsibleModule between arguments, such as `required_if`.
     """
     module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     require_accelkit(module, IMPORT_TRACE)
@@ -80,9 +80,10 @@ def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any)
 
 
 def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any, Any, dict[str, Any]]]) -> None:
-    """Run a coroutine function of the module that returns its result; an error ends the module with its sentence.
+    """Run a coroutine function of the module that returns its result; an error ends the module with its message.
 
-    The result has `retryable`, whether trying again later may help, and for a refusal why no signature counts.
+    After an error, the result contains `retryable`, which is whether a retry can succeed. If the image is rejected, it
+    also contains the reasons why no signature is accepted.
     """
     try:
         result = asyncio.run(work(module))
@@ -97,7 +98,7 @@ def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any,
 
 
 def read_settings(module: AnsibleModule) -> RegistrySettings:
-    """The settings of a registry client, by the module's arguments."""
+    """Return the settings of a registry client from the arguments of the module."""
     given = module.params
     hosts = {name: [each] if isinstance(each, str) else each for name, each in given["registry_mirrors"].items()}
     configs = [Path(each) for each in given["registry_config"]]
@@ -119,20 +120,20 @@ def without_mirrors(settings: RegistrySettings) -> RegistrySettings:
 
 
 def read_policies(module: AnsibleModule) -> SignerPolicies | None:
-    """The signer policies of the module's arguments; None where none are given."""
+    """Return the signer policies from the arguments of the module; None if they are not set."""
     given = module.params
     return load_policies(Path(given["policy"]), to_path(given["trusted_root"])) if given["policy"] else None
 
 
 async def read_cards(module: AnsibleModule) -> Any:
-    """The cards of the module's arguments; None where none are given."""
+    """Return the cards from the arguments of the module; None if they are not set."""
     given = module.params
     driver = {name: given[name] for name in ("driver_version", "driver_cuda_version")}
     return await resolve_cards(given["cards"], given["node"], read_options(given), **driver)
 
 
 def read_workload(module: AnsibleModule, node: Any) -> Any:
-    """What is to use the cache, by the module's arguments."""
+    """Return the workload that uses the cache from the arguments of the module."""
     return parse_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 
 
@@ -141,5 +142,5 @@ def to_path(text: str | None) -> Path | None:
 
 
 def to_builtins(view: object) -> Any:
-    """A view as Ansible returns it."""
+    """Return a view as plain data, as Ansible returns it."""
     return msgspec.to_builtins(view)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with suppress(ImportError):
 
 
 async def verified(api: ApiClient, given: dict[str, Any]) -> StageReport:
-    """Return the report of the nodes that the module's parameters name, else of all that are shared or have cards."""
+    """Return the report of the nodes in the parameters of the module, or of all nodes that are shared or have cards."""
     return await verify_cluster(
         api,
         namespace=given["namespace"],
@@ -37,7 +37,7 @@ async def verified(api: ApiClient, given: dict[str, Any]) -> StageReport:
 
 
 def described(report: StageReport) -> dict[str, Any]:
-    """Return the report as plain data, with what failed and what is stale or not known as sentences."""
+    """Return the report as plain data, with sentences about failures and about stale and unknown results."""
     problems, audited = list_problems(report), describe_accounting(report)
     wrong = report.accounting is not None and report.accounting.outcome is Outcome.FAIL
     return {
@@ -51,7 +51,7 @@ def described(report: StageReport) -> dict[str, Any]:
 
 
 def written(module: AnsibleModule, report: StageReport, folder: str, formats: Collection[str]) -> list[str]:
-    """Write the report into a folder, made where it is absent, but not in check mode; return the paths."""
+    """Write the report to a folder, which is created if necessary, except in check mode; return the paths."""
     paths = {Path(folder) / FILE_NAMES[ReportFormat(each)]: ReportFormat(each) for each in sorted(set(formats))}
     if not module.check_mode:
         try:

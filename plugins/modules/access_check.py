@@ -9,12 +9,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: access_check
-short_description: Check that the API server's user has the rights that an installation needs
+short_description: Check that the user of the API server has the rights that an installation needs
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Asks the API server, by a SelfSubjectAccessReview for each right, and fails with all that are missing.
+  - Sends a SelfSubjectAccessReview to the API server for each right. Fails with the list of all missing rights.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -23,25 +23,25 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   rules:
     description:
-      - What is needed, as a Role or ClusterRole has it.
+      - The required rights, in the format of the rules of a Role or ClusterRole.
     type: list
     elements: dict
     required: true
     suboptions:
       apiGroups:
-        description: Groups of the resources; the empty text is the core group.
+        description: API groups of the resources. An empty string is the core group.
         type: list
         elements: str
         required: true
       resources:
-        description: The resources, as C(nodes) or C(nodes/status).
+        description: The resources, for example C(nodes) or C(nodes/status).
         type: list
         elements: str
         required: true
@@ -52,19 +52,20 @@ options:
         required: true
   namespaces:
     description:
-      - Where rights to namespaced resources are needed, except to list them, which is needed in all namespaces.
+      - Namespaces in which the rights to namespaced resources are required. The verb C(list) is required in all
+        namespaces.
     type: list
     elements: str
     required: true
   required:
     description:
-      - Whether it fails where a right is missing; otherwise RV(denied) tells.
+      - Whether to fail if a right is missing. With V(false), the module only returns RV(denied).
     type: bool
     default: true
 """
 
 EXAMPLES = r"""
-- name: Check that nodes may be labelled
+- name: Check that the user can label nodes
   accelkit.kubernetes.access_check:
     namespaces: [accelkit, kube-system]
     rules:
@@ -75,7 +76,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 denied:
-  description: The rights that are missing.
+  description: The missing rights.
   returned: always
   type: list
   elements: str

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache
-short_description: Have a kernel cache in a cluster
+short_description: Create, change or delete a kernel cache in a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Makes, changes or deletes a C(GKMCache), which pods of its namespace mount by a claim of its name, or a
-    C(ClusterGKMCache) for several namespaces.
-  - Waits until it is ready. A cache whose signer is refused fails as soon as that is known.
-  - Fields of the spec that are not given stay as they are.
+  - Creates, changes or deletes a C(GKMCache) or a C(ClusterGKMCache). Pods mount a cache by a claim of the same name. A
+    C(GKMCache) is for pods of its namespace, and a C(ClusterGKMCache) is for several namespaces.
+  - Waits until the cache is ready. The module fails as soon as the signer of a cache is rejected.
+  - The module does not change fields of the spec whose options are not set.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -26,20 +26,21 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It does not wait.
+    details: In check mode, the module does not wait.
   diff_mode:
     support: full
 options:
   state:
     description:
-      - With V(absent), the cache is deleted. One that pods mount stays until they are gone.
+      - V(present) creates or changes the cache.
+      - V(absent) deletes the cache. A cache that pods mount stays until these pods have ended.
     type: str
     choices: [present, absent]
     default: present
   kind:
     description:
-      - Which kind of cache it is.
-      - Without it, a C(GKMCache) where O(namespace) is given, else a C(ClusterGKMCache).
+      - Kind of the cache.
+      - By default, it is a C(GKMCache) if O(namespace) is set, otherwise a C(ClusterGKMCache).
     type: str
     choices: [GKMCache, ClusterGKMCache]
   name:
@@ -53,29 +54,29 @@ options:
     type: str
   image:
     description:
-      - The image, by tag or digest. A cache that is not there yet needs one.
+      - The image, by tag or digest. Required for a new cache.
     type: str
   workload_namespaces:
     description:
-      - Where pods use a C(ClusterGKMCache).
+      - Namespaces of the pods that use a C(ClusterGKMCache).
     type: list
     elements: str
   image_pull_secrets:
     description:
-      - Names of Secrets with log-ins of the registry, in the namespace of the cache; of a C(ClusterGKMCache) in that of
-        accelkit.
+      - Names of Secrets with credentials for the registry. They are in the namespace of the C(GKMCache), or for a
+        C(ClusterGKMCache) in the namespace of accelkit.
     type: list
     elements: str
   mount_path:
     description:
-      - Where workloads see the cache. By default it is the path at which the image says it was captured.
+      - Path at which workloads mount the cache. By default, it is the path that the image declares.
     type: str
   delivery:
     description:
-      - How the files come to the pods.
-      - With V(node) each node has a copy, with V(namespace) a Job fills one claim in each namespace, and with V(image)
-        pods get an image volume. V(auto) takes V(namespace) where access modes of many readers and a storage class are
-        given, else V(node).
+      - Method by which pods get the files.
+      - With V(node), each node has a copy. With V(namespace), a Job fills one claim in each namespace. With V(image),
+        pods get an image volume.
+      - V(auto) selects V(namespace) if a storage class and access modes for several readers are set, otherwise V(node).
     type: str
     choices: [auto, node, namespace, image]
   access_modes:
@@ -90,20 +91,20 @@ options:
     type: str
   size:
     description:
-      - Size of claims that Jobs fill, as V(2Gi). By default it is what the image says.
+      - Size of claims that Jobs fill, for example V(2Gi). By default, it is the size that the image declares.
     type: str
   pod_template:
     description:
-      - Where Jobs that fill claims run, as C(spec.podTemplate) has it.
+      - Placement of the Jobs that fill claims, in the format of C(spec.podTemplate).
     type: dict
   wait:
     description:
-      - Wait until the cache is ready, or gone.
+      - Whether to wait until the cache is ready or deleted.
     type: bool
     default: true
   timeout:
     description:
-      - How long, in seconds, to wait.
+      - Limit of the wait in seconds.
     type: int
     default: 300
 seealso:
@@ -112,7 +113,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have a cache for the pods of a team
+- name: Create a cache for the pods of a team
   accelkit.kubernetes.cache:
     name: llama
     namespace: team-a
@@ -120,18 +121,18 @@ EXAMPLES = r"""
     image_pull_secrets: [quay]
   register: cache
 
-- name: Show what was verified
+- name: Print the digest and the nodes that are ready
   ansible.builtin.debug:
     msg: "{{ cache.digest }} is ready on {{ cache.nodes | selectattr('ready') | map(attribute='node') | join(', ') }}"
 
-- name: Have a cache for two namespaces, seen where Triton looks
+- name: Create a cache for two namespaces at the path that Triton reads
   accelkit.kubernetes.cache:
     name: kernels
     image: quay.io/acme/triton-kernels@sha256:5f0c0b7e7d1d2d1f3f4a8ed1b9a0c9a46ce4b54f1a1b4bd2c1b9a3c8f0f6a111
     workload_namespaces: [team-a, team-b]
     mount_path: /home/user/.triton/cache
 
-- name: Delete a cache once no pod mounts it
+- name: Delete a cache, and wait until no pod mounts it
   accelkit.kubernetes.cache:
     state: absent
     name: llama
@@ -141,27 +142,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The digest that pods get; empty where none is verified yet.
-  returned: when the cache is there
+  description: The digest that pods get. It is empty if no digest is verified yet.
+  returned: if the cache exists
   type: str
   sample: sha256:5f0c…
 mount_path:
-  description: Where workloads see the cache.
-  returned: when the cache is there
+  description: Path at which workloads mount the cache.
+  returned: if the cache exists
   type: str
   sample: /home/vllm/.cache/vllm
 ready:
-  description: Whether pods may use it.
-  returned: when the cache is there
+  description: Whether pods can use the cache.
+  returned: if the cache exists
   type: bool
 conditions:
-  description: What is said of it, each with C(type), C(status), C(reason) and C(message).
-  returned: when the cache is there
+  description: Conditions of the cache, each with C(type), C(status), C(reason) and C(message).
+  returned: if the cache exists
   type: list
   elements: dict
 nodes:
-  description: What nodes say of the digest, each with C(node), C(ready), C(reason) and C(message).
-  returned: when the cache is there
+  description: Reports of the nodes about the digest, each with C(node), C(ready), C(reason) and C(message).
+  returned: if the cache exists
   type: list
   elements: dict
 """
@@ -175,7 +176,7 @@ with suppress(ImportError):
     from accelkit.gkm.conditions import ConditionType, holds
     from accelkit.install.cache_objects import CacheRequest, delete_cache, read_cache, wait_for_cache, write_cache
 
-# The names of spec's fields, by those of the options.
+# The names of the fields of the spec, by the names of the options.
 FIELDS = {
     "image": "image",
     "workload_namespaces": "workloadNamespaces",
@@ -192,7 +193,7 @@ def read_request(module):
     given = module.params
     kind = given["kind"] or ("GKMCache" if given["namespace"] else "ClusterGKMCache")
     if (kind == "GKMCache") != bool(given["namespace"]):
-        module.fail_json(msg="give a namespace for a GKMCache, and none for a ClusterGKMCache")
+        module.fail_json(msg="set namespace for a GKMCache, and do not set it for a ClusterGKMCache")
     spec = {field: given[option] for option, field in FIELDS.items() if given[option] is not None}
     if given["image_pull_secrets"] is not None:
         spec["imagePullSecrets"] = [{"name": name} for name in given["image_pull_secrets"]]
@@ -241,7 +242,7 @@ def main():
         namespace={"type": "str"},
         image={"type": "str"},
         workload_namespaces={"type": "list", "elements": "str"},
-        # Names, which are no secrets.
+        # Names are not secrets.
         image_pull_secrets={"type": "list", "elements": "str", "no_log": False},
         mount_path={"type": "str"},
         delivery={"type": "str", "choices": ["auto", "node", "namespace", "image"]},

@@ -14,9 +14,11 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Builds an image of a folder that Triton, vLLM or Habana filled, without any container engine, and pushes it.
-  - The same files always give the same digest, so an image that the tag leads to already is not pushed again.
-  - Signs the image with C(cosign), which is needed for that only, unless the image is signed already.
+  - Builds an image from a folder that Triton, vLLM or Habana filled, and pushes it. The module does not need a
+    container engine.
+  - The same files always result in the same digest. So the module does not push the image again if the tag already
+    points to it.
+  - Signs the image with C(cosign), unless the image already has a signature. Only this step requires C(cosign).
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._attributes
@@ -24,84 +26,85 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The image is built and compared with the one that the tag leads to, and nothing is pushed.
+    details: The module builds the image and compares it with the image of the tag. It pushes nothing.
   diff_mode:
     support: full
 options:
   folder:
     description:
-      - Folder of the cache, as the framework wrote it.
+      - Folder of the cache, as written by the framework.
     type: path
     required: true
   image:
     description:
-      - Target of the image, as C(registry/repository:tag). The tag is moved.
+      - Target of the image, as C(registry/repository:tag). The module moves the tag.
     type: str
     required: true
   compression:
     description:
-      - V(zstd) is faster, V(gzip) is what MCV reads.
+      - V(zstd) is faster. MCV reads only V(gzip).
     type: str
     choices: [gzip, zstd, none]
     default: gzip
   media:
     description:
-      - Family of media types to use.
+      - Family of media types of the image.
     type: str
     choices: [oci, docker]
     default: oci
   architecture:
     description:
-      - CPU of the native launchers in the cache, as V(amd64) or V(arm64).
-      - Without it, that of the host.
+      - CPU architecture of the native launchers in the cache, for example V(amd64) or V(arm64).
+      - By default, it is the architecture of the host.
     type: str
     default: ''
   gpu_product:
     description:
-      - Name of the card that the cache was compiled on, as its vendor's library gives it.
+      - Name of the card on which the cache was compiled, as reported by the library of its vendor.
     type: str
   built_for:
     description:
-      - What it was compiled for, as V(cuda:90), where the cache's files do not tell.
+      - Target for which the cache was compiled, for example V(cuda:90). Required if the files of the cache do not
+        contain it.
     type: str
     default: ''
   allow_secrets:
     description:
-      - Whether a cache is pushed whose own files hold variables that look like secrets.
+      - Whether to push a cache whose files contain variables that look like secrets.
     type: bool
     default: false
   sign:
     description:
-      - Whether to sign the image unless it is signed already.
-      - Existing signatures are not verified; M(accelkit.kubernetes.cache_verify) does that.
+      - Whether to sign the image if it has no signature.
+      - The module does not verify existing signatures. Use M(accelkit.kubernetes.cache_verify).
     type: bool
     default: false
   sign_key:
     description:
-      - Key for C(cosign), that is a file, a Kubernetes secret as C(k8s://namespace/name), or the URI of a key service.
-      - The password of a key is taken from E(COSIGN_PASSWORD) in the environment of the task.
-      - Without it, C(cosign) signs keyless, with the identity that its environment provides.
+      - Key for C(cosign), which is a file, a Kubernetes secret as C(k8s://namespace/name), or the URI of a key service.
+      - C(cosign) reads the password of the key from E(COSIGN_PASSWORD) in the environment of the task.
+      - By default, C(cosign) signs keyless, with the identity from its environment.
     type: str
     default: ''
   transparency_log:
     description:
-      - Whether the signature gets an entry in the transparency log.
+      - Whether to add the signature to the transparency log.
     type: bool
     default: true
   cosign:
     description:
-      - Name or path of C(cosign), of version 2 or 3.
+      - Name or path of C(cosign), version 2 or 3.
     type: str
     default: cosign
 notes:
-  - With O(registry_logins) or O(registry_config), C(cosign) gets the log-in for the image's registry only.
+  - With O(registry_logins) or O(registry_config), C(cosign) gets only the credentials for the registry of the image.
 seealso:
   - module: accelkit.kubernetes.cache_copy
   - module: accelkit.kubernetes.cache_verify
 """
 
 EXAMPLES = r"""
-- name: Make an image of a cache, push it and sign it with a key
+- name: Build an image of a cache, push it and sign it with a key
   accelkit.kubernetes.cache_build:
     folder: /root/.cache/vllm
     image: quay.io/acme/llama-cache:v1
@@ -113,12 +116,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: The image as it was given.
+  description: The value of O(image).
   returned: success
   type: str
   sample: quay.io/acme/llama-cache:v1
 digest:
-  description: The digest that was built.
+  description: The digest of the built image.
   returned: success
   type: str
   sample: sha256:5f0c…
@@ -128,12 +131,12 @@ format:
   type: str
   sample: vllm
 entries:
-  description: How many kernels, hash folders or recipes there are.
+  description: Number of kernels, hash folders or recipes.
   returned: success
   type: int
   sample: 12
 files:
-  description: How many files there are.
+  description: Number of files.
   returned: success
   type: int
   sample: 214
@@ -148,20 +151,20 @@ compressed_bytes:
   type: int
   sample: 20971520
 uploaded_bytes:
-  description: What was sent; less than the layer where the registry had some of it.
+  description: Uploaded bytes. The number is less than the size of the layer if the registry already had a part of it.
   returned: success
   type: int
   sample: 20973568
 pushed:
-  description: Whether it was pushed now.
+  description: Whether the module pushed the image.
   returned: success
   type: bool
 signed:
-  description: Whether it was signed now, or in check mode would be.
+  description: Whether the module signed the image, or in check mode would sign it.
   returned: success
   type: bool
 secrets:
-  description: Variables in the cache's own files that look like secrets. Everyone who pulls the image can read them.
+  description: Variables in the files of the cache that look like secrets. All users who pull the image can read them.
   returned: success
   type: list
   elements: str
@@ -170,8 +173,7 @@ labels:
   returned: success
   type: dict
 retryable:
-  description: >-
-    Whether nothing was learnt, because a registry or a trusted root was not there, so that trying again may help.
+  description: Whether a retry can succeed, because a registry was temporarily unavailable.
   returned: failure
   type: bool
 """
@@ -203,7 +205,9 @@ async def build(module):
     given, check = module.params, module.check_mode
     reference, settings = parse_reference(given["image"]), without_mirrors(read_settings(module))
     if reference.digest:
-        raise ConfigurationError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
+        raise ConfigurationError(
+            f"{reference} has a digest, but the digest results from the build", next_step="give a tag"
+        )
     async with RegistryClient(settings) as client:
         before = await find_digest(client, reference)
         image = await build_image(
@@ -211,7 +215,7 @@ async def build(module):
         )
         pinned = reference.with_digest(image.digest)
         differs = image.digest != before
-        # Nobody can have signed in this place what was never there.
+        # An image that was never pushed to this repository has no signature there.
         sign = given["sign"] and ((check and differs) or not await has_signature(client, pinned))
     if sign and not check:
         cosign = Cosign(given["cosign"], given["sign_key"] or None, log=given["transparency_log"])
@@ -248,10 +252,10 @@ def main():
         architecture={"type": "str", "default": ""},
         gpu_product={"type": "str"},
         built_for={"type": "str", "default": ""},
-        # Whether there may be any is no secret.
+        # The option is a switch and not a secret.
         allow_secrets={"type": "bool", "default": False, "no_log": False},
         sign={"type": "bool", "default": False},
-        # What names a key is no secret.
+        # The name of a key is not a secret.
         sign_key={"type": "str", "default": "", "no_log": False},
         transparency_log={"type": "bool", "default": True},
         cosign={"type": "str", "default": "cosign"},

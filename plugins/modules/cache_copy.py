@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Copies an image to another registry or repository, byte for byte, with what C(cosign) attached to it.
-  - Its signatures stay valid there; nothing has to be signed again.
-  - What the target has already is not sent again.
+  - Copies an image byte for byte to another registry or repository, with the artifacts that C(cosign) attached to it.
+  - The signatures stay valid for the copy, so you do not need to sign it again.
+  - The module does not upload content that the target already has.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._attributes
@@ -24,7 +24,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: What the two registries have is compared, and nothing is written.
+    details: The module compares the two registries and uploads nothing.
   diff_mode:
     support: full
 options:
@@ -35,24 +35,24 @@ options:
     required: true
   target:
     description:
-      - Target of the copy, as C(registry/repository:tag). The tag is moved.
+      - Target of the copy, as C(registry/repository:tag). The module moves the tag.
     type: str
     required: true
   signatures:
     description:
-      - Whether signatures, and attestations in bundles, are copied too.
+      - Whether to copy signatures too, and attestations in bundles.
     type: bool
     default: true
 notes:
-  - Nothing is verified; do that on either side with M(accelkit.kubernetes.cache_verify).
-  - Of signatures in the format of cosign 2, which share one tag, only those of the source are there afterwards.
+  - The module does not verify signatures. Use M(accelkit.kubernetes.cache_verify) for the source or the target.
+  - Signatures in the format of cosign 2 share one tag. After the copy, the target has only those of the source.
 seealso:
   - module: accelkit.kubernetes.cache_build
   - module: accelkit.kubernetes.cache_verify
 """
 
 EXAMPLES = r"""
-- name: Bring a cache into the registry of the data centre
+- name: Copy a cache to the registry of the data centre
   accelkit.kubernetes.cache_copy:
     source: quay.io/acme/llama-cache:v1
     target: registry.example.org/caches/llama:v1
@@ -60,28 +60,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The digest, the same in both places.
+  description: The digest, which is the same for source and target.
   returned: success
   type: str
   sample: sha256:5f0c…
 uploaded_bytes:
-  description: What was sent; 0 in check mode.
+  description: Uploaded bytes, or 0 in check mode.
   returned: success
   type: int
   sample: 20973568
 manifests:
-  description: How many manifests were written, those of signatures included; 0 in check mode.
+  description: Number of written manifests, including those of signatures, or 0 in check mode.
   returned: success
   type: int
   sample: 2
 signatures:
-  description: How many signature images and bundles were missing at the target, those of an index's members included.
+  description: >-
+    Number of signature images and bundles that the target did not have, including those of the members of an index.
   returned: success
   type: int
   sample: 1
 retryable:
-  description: >-
-    Whether nothing was learnt, because a registry or a trusted root was not there, so that trying again may help.
+  description: Whether a retry can succeed, because a registry was temporarily unavailable.
   returned: failure
   type: bool
 """
@@ -108,7 +108,9 @@ async def copy(module):
     given, settings = module.params, read_settings(module)
     source, target = parse_reference(given["source"]), parse_reference(given["target"])
     if target.digest:
-        raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
+        raise ConfigurationError(
+            f"{target} has a digest, but the copy gets the digest of the source", next_step="give a tag"
+        )
     async with RegistryClient(settings) as reading, RegistryClient(without_mirrors(settings)) as writing:
         digest = (await reading.read_manifest(source)).digest
         before = await find_digest(writing, target)
@@ -120,7 +122,7 @@ async def copy(module):
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:
-            # The tag may have moved meanwhile.
+            # The tag of the source may have moved since, so copy by digest.
             done = await copy_image(
                 reading, source.with_digest(digest), writing, target, signatures=given["signatures"]
             )

@@ -14,9 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Verifies an image, judges it against cards, and extracts its cache into a folder that is named by the digest, once.
-  - Nothing is written before a signature holds, and nothing is visible before all bytes are verified.
-  - A cache that is there already is verified again where other policies are given, and never extracted again.
+  - Verifies an image, checks whether it fits the given cards, and extracts its cache once into a folder that is named
+    after the digest.
+  - The module writes nothing before it has verified the signatures. The cache becomes visible only after all bytes are
+    verified.
+  - If the cache already exists and other policies are given, the module verifies it again. It never extracts the cache
+    again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -28,8 +31,8 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The image is verified and judged, and nothing is written. Whether its layers are valid, and fit on the disk,
-      is found out by an extraction only.
+      The module verifies and checks the image, and writes nothing. Only an extraction detects whether the layers are
+      valid and fit on the disk.
   diff_mode:
     support: full
 options:
@@ -40,32 +43,32 @@ options:
     required: true
   folder:
     description:
-      - Parent folder of the digest-named folders. It is created if it does not exist.
+      - Parent folder of the folders that are named after digests. The module creates it if it does not exist.
     type: path
     required: true
   mount_path:
     description:
-      - The absolute path at which workloads will see the cache; Triton's group files are rewritten for it.
-      - Without it, workloads see it where it is extracted.
-      - Each path gets an extraction of its own.
+      - Absolute path at which workloads mount the cache. The module rewrites the group files of Triton for this path.
+      - By default, it is the path of the extracted cache.
+      - The module extracts a separate copy for each path.
     type: str
   policy:
     description:
       - Path of the signer policies, as YAML.
-      - Required, unless O(insecure_skip_signatures=true).
+      - Required unless O(insecure_skip_signatures=true).
     type: path
   insecure_skip_signatures:
     description:
-      - Whether to extract without verifying signatures.
+      - Whether to extract the cache without verifying signatures.
     type: bool
     default: false
   max_gib:
     description:
-      - Refuse larger caches, in GiB on the disk.
+      - Maximum size of the cache on the disk in GiB. The module rejects larger caches.
     type: int
     default: 32
 notes:
-  - Caches of other digests stay where they are, since workloads may be using them.
+  - The module does not delete caches of other digests, because workloads may use them.
 seealso:
   - module: accelkit.kubernetes.cache_info
   - module: accelkit.kubernetes.cache_verify
@@ -81,7 +84,7 @@ EXAMPLES = r"""
     cards: ["cuda:90"]
   register: cache
 
-- name: Show where it lies
+- name: Print the path of the extracted cache
   ansible.builtin.debug:
     var: cache.path
 """
@@ -93,17 +96,17 @@ image:
   type: str
   sample: quay.io/acme/llama-cache:v1@sha256:5f0c…
 digest:
-  description: The digest.
+  description: The digest of the image.
   returned: success
   type: str
   sample: sha256:5f0c…
 path:
-  description: The folder with the framework's files, to be mounted.
+  description: The folder with the files of the framework, which workloads mount.
   returned: success
   type: str
   sample: /var/lib/accelkit/caches/sha256-5f0c…-1a2b…/cache
 mount_path:
-  description: Where workloads will see it.
+  description: The path at which workloads must mount the cache.
   returned: success
   type: str
   sample: /home/vllm/.cache/vllm
@@ -113,29 +116,28 @@ format:
   type: str
   sample: vllm
 files:
-  description: How many files there are.
-  returned: when it lies there
+  description: Number of files.
+  returned: if the cache is extracted
   type: int
   sample: 214
 bytes:
-  description: Their size.
-  returned: when it lies there
+  description: Size of the files.
+  returned: if the cache is extracted
   type: int
   sample: 73400320
 extracted_at:
-  description: When it was extracted, in RFC 3339.
-  returned: when it lies there
+  description: Time of the extraction, in the format of RFC 3339.
+  returned: if the cache is extracted
   type: str
   sample: "2026-06-01T12:00:00+00:00"
 signatures:
-  description: Who signed it, as sentences; empty where nobody asked.
+  description: Signers of the image, as sentences. It is empty if the signatures were not verified.
   returned: success
   type: list
   elements: str
   sample: ["ci@acme.example (cosign-v3, policy acme)"]
 compatibility:
-  description: >-
-    Whether the cards can use the cache; null where no cards were given.
+  description: Whether the cards can use the cache. It is null if no cards were given.
   returned: success
   type: dict
   contains:
@@ -144,46 +146,45 @@ compatibility:
       type: str
       sample: all
     reasons:
-      description: What concerns all cards.
+      description: Reasons that apply to all cards.
       type: list
       elements: str
     cards:
-      description: For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+      description: For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
       type: list
       elements: dict
 reason:
   description:
-    - Why no signature counts, in one word as in the guide to signer policies, such as V(NoSignatures),
+    - Reason why no signature is accepted, as one word from the guide to signer policies, for example V(NoSignatures),
       V(IdentityMismatch) or V(NotCovered).
-    - The failure that came nearest to success is reported.
-  returned: when the image is refused
+    - If there are several failures, it is the one in the latest step of the verification.
+  returned: if the image is rejected
   type: str
   sample: IdentityMismatch
 failures:
-  description: Why each signature does not count.
-  returned: when the image is refused
+  description: Reason for each signature that is not accepted.
+  returned: if the image is rejected
   type: list
   elements: dict
   contains:
     reason:
-      description: The word.
+      description: The reason as one word.
       type: str
       sample: IdentityMismatch
     message:
-      description: The sentence.
+      description: The reason as a sentence.
       type: str
       sample: the certificate is for mallory@example.org
     source:
-      description: Where the signature was found; empty where it concerns all.
+      description: Location of the signature. It is empty if the failure applies to all signatures.
       type: str
       sample: bundle sha256:…
     signer:
-      description: For which signer of the policy; empty where it concerns all.
+      description: Signer of the policy. It is empty if the failure applies to all signers.
       type: str
       sample: ci
 retryable:
-  description: >-
-    Whether nothing was learnt, because a registry or a trusted root was not there, so that trying again may help.
+  description: Whether a retry can succeed, because a registry or a trusted root was temporarily unavailable.
   returned: failure
   type: bool
 """
@@ -215,7 +216,7 @@ with suppress(ImportError):
 RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
 }
-# What may change of a cache that is there: who signed it, where other policies are given.
+# The fields whose change counts. The signers of an extracted cache change if other policies are given.
 RETURNED = ("digest", "path", "mount_path", "signatures")
 
 

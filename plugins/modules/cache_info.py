@@ -9,14 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_info
-short_description: Show the kernel cache of an image, and extracted caches
+short_description: Gather information about the kernel cache of an image and extracted caches
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads an image's labels about its kernel cache, and judges whether the cache fits some cards. No layer is fetched.
+  - Reads the labels of an image about its kernel cache, and checks whether the cache fits the given cards. The module
+    does not download layers.
   - Lists the caches that are extracted below a folder.
-  - No signature is checked. Labels are claims of the image; M(accelkit.kubernetes.cache_verify) verifies who made them.
+  - The module does not verify signatures, so labels are claims of the image. M(accelkit.kubernetes.cache_verify)
+    verifies the signer.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.cards
@@ -27,10 +29,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   image:
     description:
@@ -38,21 +40,21 @@ options:
     type: str
   folder:
     description:
-      - The folder below which M(accelkit.kubernetes.cache_extract) extracts.
+      - The folder into which M(accelkit.kubernetes.cache_extract) extracts caches.
     type: path
 seealso:
   - module: accelkit.kubernetes.cache_extract
 """
 
 EXAMPLES = r"""
-- name: Ask whether a cache fits the cards of a node
+- name: Check whether a cache fits the cards of a node
   accelkit.kubernetes.cache_info:
     image: quay.io/acme/llama-cache:v1
     node: worker-1
     driver_version: 550.54.14
   register: cache
 
-- name: Ask how likely a workload finds its kernels there
+- name: Check how likely a workload finds its kernels in the cache
   accelkit.kubernetes.cache_info:
     image: quay.io/acme/llama-cache:v1
     cards: ["cuda:90=NVIDIA H100 80GB HBM3"]
@@ -67,8 +69,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cache:
-  description: What the image says; null is what it does not say.
-  returned: when O(image) is given
+  description: Data from the labels and the manifest of the image. A value is null if the image does not contain it.
+  returned: if O(image) is set
   type: dict
   contains:
     image:
@@ -76,7 +78,7 @@ cache:
       type: str
       sample: quay.io/acme/llama-cache:v1@sha256:5f0c…
     digest:
-      description: The digest.
+      description: The digest of the image.
       type: str
       sample: sha256:5f0c…
     format:
@@ -92,45 +94,45 @@ cache:
       type: int
       sample: 73400320
     entries:
-      description: How many kernels, hash folders or recipes there are.
+      description: Number of kernels, hash folders or recipes.
       type: int
       sample: 12
     targets:
       description: >-
-        What it was compiled for, each with C(backend), C(arch), C(warp_size), C(ptx_version) and C(cuda_version).
+        Hardware for which the cache was compiled, each with C(backend), C(arch), C(warp_size), C(ptx_version) and
+        C(cuda_version).
       type: list
       elements: dict
       sample: [{backend: cuda, arch: "90", warp_size: 32, ptx_version: null, cuda_version: "12.8"}]
     cache_formats:
-      description: For vLLM, of V(aot_compile), V(binary) and V(triton) those that are there.
+      description: For vLLM, the formats in the cache, which are V(aot_compile), V(binary) or V(triton).
       type: list
       elements: str
     hashes:
-      description: For vLLM, the hash folders.
+      description: For vLLM, the names of the hash folders.
       type: list
       elements: str
     triton_versions:
-      description: Versions of Triton that compiled it.
+      description: Versions of Triton that compiled the cache.
       type: list
       elements: str
     cuda_versions:
-      description: Versions of the framework's CUDA.
+      description: CUDA versions of the framework.
       type: list
       elements: str
     cpu_architecture:
-      description: CPU of the native launchers in it.
+      description: CPU architecture of the native launchers in the cache.
       type: str
       sample: amd64
     gpu_product:
-      description: Name of the card that it was compiled on.
+      description: Name of the card on which the cache was compiled.
       type: str
       sample: NVIDIA H100 80GB HBM3
     labels:
-      description: The labels of the image as they stand.
+      description: The unchanged labels of the image.
       type: dict
     compatibility:
-      description: >-
-        Whether the cards can use the cache; null where no cards were given.
+      description: Whether the cards can use the cache. It is null if no cards were given.
       type: dict
       contains:
         fit:
@@ -138,19 +140,19 @@ cache:
           type: str
           sample: all
         reasons:
-          description: What concerns all cards.
+          description: Reasons that apply to all cards.
           type: list
           elements: str
         cards:
           description:
-            - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
-            - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
-              C(agrees) is null where not both sides are known.
+            - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
+            - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
+              C(agrees) is null if one of the two compared values is unknown.
           type: list
           elements: dict
 extracted:
-  description: The caches below the folder that are there whole.
-  returned: when O(folder) is given
+  description: Complete caches below the folder.
+  returned: if O(folder) is set
   type: list
   elements: dict
   contains:
@@ -159,15 +161,15 @@ extracted:
       type: str
       sample: quay.io/acme/llama-cache:v1@sha256:5f0c…
     digest:
-      description: The digest.
+      description: The digest of the image.
       type: str
       sample: sha256:5f0c…
     path:
-      description: The folder with the framework's files.
+      description: The folder with the files of the framework.
       type: str
       sample: /var/lib/accelkit/caches/sha256-5f0c…/cache
     mount_path:
-      description: Where workloads are to see it.
+      description: The path at which workloads must mount the cache.
       type: str
       sample: /home/vllm/.cache/vllm
     format:
@@ -175,24 +177,23 @@ extracted:
       type: str
       sample: vllm
     files:
-      description: How many files there are.
+      description: Number of files.
       type: int
       sample: 214
     bytes:
-      description: Their size.
+      description: Size of the files.
       type: int
       sample: 73400320
     signatures:
-      description: Who signed it, as sentences; empty where nobody asked.
+      description: Signers of the image, as sentences. It is empty if the signatures were not verified.
       type: list
       elements: str
     extracted_at:
-      description: When it was extracted, in RFC 3339.
+      description: Time of the extraction, in the format of RFC 3339.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
     compatibility:
-      description: >-
-        Whether the cards can use the cache; null where no cards were given.
+      description: Whether the cards can use the cache. It is null if no cards were given.
       type: dict
       contains:
         fit:
@@ -200,24 +201,23 @@ extracted:
           type: str
           sample: all
         reasons:
-          description: What concerns all cards.
+          description: Reasons that apply to all cards.
           type: list
           elements: str
         cards:
           description:
-            - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
-            - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
-              C(agrees) is null where not both sides are known.
+            - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
+            - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
+              C(agrees) is null if one of the two compared values is unknown.
           type: list
           elements: dict
 unusable:
-  description: Folders that are named like a cache and are not there whole, or were written by a newer accelkit.
-  returned: when O(folder) is given
+  description: Folders with the name of a cache that are incomplete or were written by a newer accelkit.
+  returned: if O(folder) is set
   type: list
   elements: str
 retryable:
-  description: >-
-    Whether nothing was learnt, because a registry or a trusted root was not there, so that trying again may help.
+  description: Whether a retry can succeed, because a registry was temporarily unavailable.
   returned: failure
   type: bool
 """
@@ -271,7 +271,7 @@ async def read_image(module, node, workload):
 
 
 def describe_cache_on_disk(cache, node, workload):
-    """Return the view of a cache on the disk, without whether it was extracted just now."""
+    """Return the view of a cache on the disk, without the field `changed`, which applies only to an extraction."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
     view = to_builtins(describe_extraction(replace(cache, verdicts=verdicts)))
     del view["changed"]

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_verify
-short_description: Check who signed an image of a kernel cache
+short_description: Verify the signers of an image of a kernel cache
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Checks that an image is signed as every signer policy that covers it demands, and returns its digest.
-  - Fails if it is not, and if no policy covers it.
-  - With cards given, also reports whether they can use the cache. An image that fits none of them does not fail here.
-  - The digest is what is verified. Use the returned C(image) afterwards, since tags move.
+  - Verifies that the signatures of an image satisfy each signer policy that covers it, and returns the digest.
+  - Fails if they do not, or if no policy covers the image.
+  - If cards are given, the module also returns whether they can use the cache. It does not fail if the image fits none
+    of them.
+  - The signatures apply to the digest. Use the returned C(image) in later tasks, because tags can move.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -29,10 +30,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   image:
     description:
@@ -41,7 +42,7 @@ options:
     required: true
   policy:
     description:
-      - Path of the signer policies, as YAML. Nothing is trusted without one.
+      - Path of the signer policies, as YAML. Without a policy, no image is trusted.
     type: path
     required: true
 seealso:
@@ -49,25 +50,25 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Check that our pipeline signed the cache
+- name: Verify that the pipeline signed the cache
   accelkit.kubernetes.cache_verify:
     image: quay.io/acme/llama-cache:v1
     policy: /etc/accelkit/signers.yaml
   register: cache
 
-- name: Show what was verified
+- name: Print the verified image
   ansible.builtin.debug:
     var: cache.image
 """
 
 RETURN = r"""
 image:
-  description: The image with the digest that was verified; as it was given where it is refused.
+  description: The image with the verified digest. If the image is rejected, it is the value of O(image).
   returned: always
   type: str
   sample: quay.io/acme/llama-cache:v1@sha256:5f0c…
 digest:
-  description: The digest that was verified; null where it is refused.
+  description: The verified digest. It is null if the image is rejected.
   returned: always
   type: str
   sample: sha256:5f0c…
@@ -76,7 +77,7 @@ verified:
   returned: always
   type: bool
 signatures:
-  description: For each policy that covers the image, the signature that satisfies it.
+  description: The signature that satisfies each policy that covers the image.
   returned: success
   type: list
   elements: dict
@@ -86,7 +87,7 @@ signatures:
       type: str
       sample: acme
     signer:
-      description: Name of the signer in it.
+      description: Name of the signer in the policy.
       type: str
       sample: ci
     format:
@@ -94,24 +95,23 @@ signatures:
       type: str
       sample: cosign-v3
     identity:
-      description: The certificate's subject, or the digest of the public key.
+      description: Subject of the certificate, or digest of the public key.
       type: str
       sample: https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main
     issuer:
-      description: Who vouched for the identity; empty for a key.
+      description: Issuer that authenticated the identity. It is empty for a key.
       type: str
       sample: https://token.actions.githubusercontent.com
     log_index:
-      description: Place in the transparency log; null where no entry was verified.
+      description: Index in the transparency log. It is null if no entry was verified.
       type: int
       sample: 1234
     signed_at:
-      description: When it was signed, in RFC 3339; null where nothing proves it.
+      description: Time of the signature, in the format of RFC 3339. It is null if the time is not proven.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
 compatibility:
-  description: >-
-    Whether the cards can use the cache; null where no cards were given.
+  description: Whether the cards can use the cache. It is null if no cards were given.
   returned: success
   type: dict
   contains:
@@ -120,49 +120,48 @@ compatibility:
       type: str
       sample: all
     reasons:
-      description: What concerns all cards.
+      description: Reasons that apply to all cards.
       type: list
       elements: str
     cards:
       description:
-        - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
-        - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
-          C(agrees) is null where not both sides are known.
+        - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
+        - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
+          C(agrees) is null if one of the two compared values is unknown.
       type: list
       elements: dict
 reason:
   description:
-    - Why no signature counts, in one word as in the guide to signer policies, such as V(NoSignatures),
+    - Reason why no signature is accepted, as one word from the guide to signer policies, for example V(NoSignatures),
       V(IdentityMismatch) or V(NotCovered).
-    - The failure that came nearest to success is reported.
-  returned: when the image is refused
+    - If there are several failures, it is the one in the latest step of the verification.
+  returned: if the image is rejected
   type: str
   sample: IdentityMismatch
 failures:
-  description: Why each signature does not count.
-  returned: when the image is refused
+  description: Reason for each signature that is not accepted.
+  returned: if the image is rejected
   type: list
   elements: dict
   contains:
     reason:
-      description: The word.
+      description: The reason as one word.
       type: str
       sample: IdentityMismatch
     message:
-      description: The sentence.
+      description: The reason as a sentence.
       type: str
       sample: the certificate is for mallory@example.org
     source:
-      description: Where the signature was found; empty where it concerns all.
+      description: Location of the signature. It is empty if the failure applies to all signatures.
       type: str
       sample: bundle sha256:…
     signer:
-      description: For which signer of the policy; empty where it concerns all.
+      description: Signer of the policy. It is empty if the failure applies to all signers.
       type: str
       sample: ci
 retryable:
-  description: >-
-    Whether nothing was learnt, because a registry or a trusted root was not there, so that trying again may help.
+  description: Whether a retry can succeed, because a registry or a trusted root was temporarily unavailable.
   returned: failure
   type: bool
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_info
-short_description: Show the version and the nodes of a cluster
+short_description: Gather the version and the nodes of a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -23,10 +23,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 seealso:
   - module: accelkit.kubernetes.memory_info
 """
@@ -50,7 +50,7 @@ version:
   type: str
   sample: v1.34.4
 nodes:
-  description: The nodes, by name.
+  description: The nodes, sorted by name.
   returned: success
   type: list
   elements: dict
@@ -60,11 +60,11 @@ nodes:
       type: str
       sample: worker-1
     address:
-      description: Its InternalIP, else its host name; empty where it has neither.
+      description: InternalIP of the node, otherwise its host name. It is empty if the node has neither.
       type: str
       sample: 192.0.2.21
     control_plane:
-      description: Whether it is labelled as part of the control plane.
+      description: Whether the node has a label of the control plane.
       type: bool
       sample: false
 """

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_plan
-short_description: Plan the drivers of cards by the kernels that the nodes run
+short_description: Plan the drivers of cards by the kernels of the nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads which kernel and which vendors' cards each node has, and plans one DaemonSet per kernel and vendor.
-  - Nodes that are not ready or cordoned are not acted upon. They are told in RV(problems).
-  - With O(state=recorded) it labels the nodes with their kernel, by which these DaemonSets find them.
-  - It says what runs and is not what is wanted, which nodes are to be upgraded, and which DaemonSets nobody needs.
+  - Reads the kernel of each node and the vendors of its cards, and plans one DaemonSet per kernel and vendor.
+  - The module does not act on nodes that are cordoned or not ready. RV(problems) lists them.
+  - With O(state=recorded), it labels the nodes with their kernel, because these DaemonSets select nodes by this label.
+  - It returns the differences between the plan and the cluster, the nodes to upgrade, and the DaemonSets that are no
+    longer needed.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -33,63 +34,68 @@ options:
   state:
     description:
       - V(planned) changes nothing.
-      - V(recorded) writes the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to the nodes
-        that lack them or have another kernel's.
-      - V(absent) takes these labels and the record of upgrades off all nodes. Cordons stay.
+      - V(recorded) writes the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to nodes that
+        do not have them, or that have those of another kernel.
+      - V(absent) removes these labels and the records of upgrades from all nodes. Cordons stay.
     type: str
     choices: [planned, recorded, absent]
     default: planned
   vendors:
     description:
-      - The drivers by vendor, as C(accelkit_driver_vendors); docs/how-to/drivers.md describes them.
+      - Drivers by vendor, as in C(accelkit_driver_vendors). The page docs/how-to/drivers.md describes them.
     type: dict
     default: {}
   mode:
     description:
-      - How drivers come to nodes. DaemonSets are planned for V(container) alone.
+      - How drivers are installed on the nodes.
+      - The module plans DaemonSets only with V(container).
     type: str
     choices: [preinstalled, package, container, kmm]
     default: preinstalled
   prefix:
     description:
-      - With which the names of DaemonSets begin.
+      - Prefix of the names of the DaemonSets.
     type: str
     default: accelkit-driver
   namespace:
     description:
-      - Where the DaemonSets are.
+      - Namespace of the DaemonSets.
     type: str
     default: accelkit
   node_selector:
     description:
-      - Labels of the nodes that count; all nodes without it.
+      - Labels that select the nodes.
+      - By default, the module selects all nodes.
     type: dict
     default: {}
   adopt:
     description:
-      - Whether drivers are also planned for nodes whose driver somebody else loads. With O(mode=preinstalled) nothing
-        is brought to nodes, so nothing is left out.
+      - Whether to plan drivers also for nodes whose driver has another owner.
+      - It has no effect with O(mode=preinstalled), because accelkit then installs no driver and excludes no node.
     type: bool
     default: false
   packages_kernel:
     description:
-      - The kernel that RV(packages) are for; that which each node runs without it.
+      - Kernel of RV(packages).
+      - By default, it is the kernel that each node runs.
     type: str
     default: ""
   packages_version:
     description:
-      - The version of drivers that RV(packages) are for; that of O(vendors) without it.
+      - Version of the drivers in RV(packages).
+      - By default, it is the version in O(vendors).
     type: str
     default: ""
   look_for_images:
     description:
-      - Whether the registries are asked for the planned images. Otherwise all of them count as there.
+      - Whether to check in the registries that the planned images exist.
+      - If V(false), the module assumes that all of them exist.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: See which drivers the nodes would get
+- name: Plan the drivers of the nodes
   accelkit.kubernetes.driver_plan:
     mode: container
     vendors:
@@ -102,59 +108,60 @@ EXAMPLES = r"""
 RETURN = r"""
 sets:
   description:
-    - The DaemonSets, each with C(name), C(vendor), C(kernel), C(label), C(system), C(image), C(version) and C(nodes).
+    - The planned DaemonSets, each with C(name), C(vendor), C(kernel), C(label), C(system), C(image), C(version) and
+      C(nodes).
   returned: success
   type: list
   elements: dict
 problems:
-  description: What is wrong, or not known, each with C(reason), C(message), C(nodes) and C(wrong).
+  description: Errors and unknown facts, each with C(reason), C(message), C(nodes) and C(wrong).
   returned: success
   type: list
   elements: dict
 missing:
-  description: Names of the sets whose image is not in its registry.
+  description: Names of the sets whose image does not exist in its registry.
   returned: success
   type: list
   elements: str
 builds:
   description:
-    - The Jobs that build missing images, each with C(name), C(image), C(builder), C(args), C(containerfile),
+    - Jobs that build the missing images, each with C(name), C(image), C(builder), C(args), C(containerfile),
       C(push_secret), C(entitlement_secret) and C(node_selector).
   returned: success
   type: list
   elements: dict
 unknown:
-  description: Images of which no registry said whether they are there.
+  description: Images whose registry did not report whether they exist.
   returned: success
   type: list
   elements: str
 deletable:
-  description: DaemonSets that no plan names, that want no pod and have none.
+  description: DaemonSets that are in no plan, have no pods and need none.
   returned: success
   type: list
   elements: str
 occupied:
-  description: DaemonSets that no plan names, and that run on nodes still.
+  description: DaemonSets that are in no plan, and still run on nodes.
   returned: success
   type: list
   elements: str
 outdated:
-  description: The nodes whose driver is to be upgraded, each with C(node), C(why) and C(cordoned).
+  description: Nodes whose driver must be upgraded, each with C(node), C(why) and C(cordoned).
   returned: success
   type: list
   elements: dict
 packages:
-  description: The packages of drivers of each node, with O(mode=package); by node.
+  description: With O(mode=package), the packages of the drivers of each node.
   returned: success
   type: dict
   sample: {worker-1: [nvidia-driver-550.54.14]}
 vendors:
-  description: The vendors of the cards of each node, by node; without those in RV(owned).
+  description: Vendors of the cards of each node, without the nodes and vendors in RV(owned).
   returned: success
   type: dict
   sample: {worker-1: [nvidia]}
 owned:
-  description: Who else loads the drivers of O(vendors), by node and vendor; empty with O(adopt=true).
+  description: Other owners of the drivers of O(vendors), by node and vendor. It is empty with O(adopt=true).
   returned: success
   type: dict
   sample: {worker-2: {nvidia: NVIDIA's gpu-operator}}
@@ -163,11 +170,11 @@ module_manager:
   returned: success
   type: bool
 before:
-  description: The labels of the nodes that change.
+  description: Labels of the changed nodes before the change.
   returned: success
   type: dict
 after:
-  description: The same afterwards.
+  description: Labels of the changed nodes after the change.
   returned: success
   type: dict
 """

@@ -14,8 +14,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Generates the manifests of one of GKM's examples, or of a predefined set of them, with the names that GKM uses.
-  - Writes them to files, or applies them to a cluster where GKM is installed, and deletes either again.
+  - Generates the manifests of one example of GKM, or of a predefined set of examples, with the names that GKM uses.
+  - Writes them to files, or applies them to a cluster in which GKM is installed. Deletes the files or the objects.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -24,80 +24,89 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Objects that are in the cluster already are shown to the API server as a dry run.
+    details: For objects that already exist in the cluster, the module sends a dry run to the API server.
   diff_mode:
     support: full
 options:
   state:
     description:
-      - V(generated) writes the files, V(absent) deletes them.
-      - V(deployed) applies the objects, V(undeployed) deletes them, and waits until they are gone.
+      - V(generated) writes the files, and V(absent) deletes them.
+      - V(deployed) applies the objects.
+      - V(undeployed) deletes the objects, and waits until they no longer exist.
     type: str
     choices: [generated, absent, deployed, undeployed]
     default: generated
   set:
     description:
-      - A predefined set of examples, V(kind) of four, the others of two each.
-      - Either this or O(access), O(scope), O(gpu) and O(cosign); without any, O(state=absent) is about all examples.
+      - Predefined set of examples. V(kind) contains four examples, and each other set contains two.
+      - Mutually exclusive with O(access), O(scope), O(gpu) and O(cosign). If none of these options is set,
+        O(state=absent) deletes the files of all examples.
     type: str
     choices: [kind, nfd-cuda, nfd-rocm]
   access:
-    description: V(rox) for three Pods that mount the cache, V(rwo) for three DaemonSets.
+    description: V(rox) creates three Pods that mount the cache, and V(rwo) creates three DaemonSets.
     type: str
     choices: [rox, rwo]
   scope:
     description:
-      - V(ns) or V(namespace) for a GKMCache.
-      - V(cl) or V(cluster) for a ClusterGKMCache and two namespaces.
+      - V(ns) or V(namespace) creates a GKMCache.
+      - V(cl) or V(cluster) creates a ClusterGKMCache and two namespaces.
     type: str
     choices: [namespace, ns, cluster, cl]
   gpu:
-    description: Vendor stack of the cards that the cache is for.
+    description: Vendor stack of the cards for which the cache was built.
     type: str
     choices: [cuda, rocm]
   cosign:
-    description: Version of cosign whose signature format the image has.
+    description: Version of cosign whose signature format the image uses.
     type: str
     choices: [v2, v3]
   environment:
     description:
       - V(kind) adds an init container that sets permissions, and a toleration.
-      - V(nfd) adds affinity to nodes that Node Feature Discovery labelled, and a toleration.
+      - V(nfd) adds an affinity to nodes that Node Feature Discovery labelled, and a toleration.
     type: str
     choices: [none, kind, nfd]
     default: none
   output:
     description:
       - Folder of the files.
-      - Required with O(state=generated) and O(state=absent); with O(state=deployed) the files are written there too.
+      - Required with O(state=generated) and O(state=absent). With O(state=deployed), the module also writes the files
+        to this folder.
     type: path
   affinity:
     description:
-      - Path of a file with an affinity for cache and workloads, as YAML or JSON or as a JSON patch.
-      - Without it, E(CUSTOM_AFFINITY) is used.
+      - Path of a file with an affinity for the cache and the workloads, as YAML, as JSON or as a JSON patch.
+      - The default is the value of E(CUSTOM_AFFINITY).
     type: path
   toleration:
     description:
-      - Path of a file with one or more tolerations for cache and workloads.
-      - Without it, E(CUSTOM_TOLERATION) is used.
+      - Path of a file with one or more tolerations for the cache and the workloads.
+      - The default is the value of E(CUSTOM_TOLERATION).
     type: path
   node_selector_1:
-    description: Path of a file with the node selector of the first workload; else E(CUSTOM_NODE_SELECTOR_1).
+    description:
+      - Path of a file with the node selector of the first workload.
+      - The default is the value of E(CUSTOM_NODE_SELECTOR_1).
     type: path
   node_selector_2:
-    description: Path of a file with the node selector of the second workload; else E(CUSTOM_NODE_SELECTOR_2).
+    description:
+      - Path of a file with the node selector of the second workload.
+      - The default is the value of E(CUSTOM_NODE_SELECTOR_2).
     type: path
   node_selector_3:
-    description: Path of a file with the node selector of the third workload; else E(CUSTOM_NODE_SELECTOR_3).
+    description:
+      - Path of a file with the node selector of the third workload.
+      - The default is the value of E(CUSTOM_NODE_SELECTOR_3).
     type: path
   timeout:
-    description: Seconds in which all objects must be applied, or be gone.
+    description: Limit in seconds for applying or deleting all objects.
     type: float
     default: 180
 """
 
 EXAMPLES = r"""
-- name: Write one example
+- name: Generate the files of one example
   accelkit.kubernetes.example_manifests:
     access: rwo
     scope: ns
@@ -106,13 +115,13 @@ EXAMPLES = r"""
     environment: kind
     output: output
 
-- name: Bring the examples for NVIDIA cards into a cluster
+- name: Deploy the examples for NVIDIA cards
   accelkit.kubernetes.example_manifests:
     state: deployed
     set: nfd-cuda
     kubeconfig: ~/.kube/config
 
-- name: Take them out again
+- name: Delete the examples from the cluster
   accelkit.kubernetes.example_manifests:
     state: undeployed
     set: nfd-cuda
@@ -126,19 +135,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Paths of the files that are written, or with O(state=absent) were deleted.
+  description: Paths of the written files, or with O(state=absent) of the deleted files.
   returned: success
   type: list
   elements: str
   sample: [output/rwo-ns-rocm-v3-kind.yaml]
 objects:
-  description: What became of each object.
+  description: The result for each object.
   returned: when O(state=deployed) or O(state=undeployed)
   type: list
   elements: dict
   contains:
     object:
-      description: Kind, namespace and name.
+      description: Kind, namespace and name of the object.
       type: str
       sample: GKMCache gkm-test-ns-1-rwo-ns-rocm-v3/gkm-test-obj-rwo-ns-rocm-v3
     outcome:
@@ -210,7 +219,7 @@ def read_custom_files(given):
 
 
 def write_examples(made, folder, *, check):
-    """Write files, and return the paths of all and a diff of those that changed."""
+    """Write the files; return the paths of all files and the diffs of those that changed."""
     paths, diffs = [], []
     for example, objects in made:
         path, text = folder / example.file_name, render(objects)
@@ -224,7 +233,7 @@ def write_examples(made, folder, *, check):
 
 
 def delete_examples(examples, folder, *, check):
-    """Delete files, and return the paths of those that were there and a diff of each."""
+    """Delete the files; return the paths of those that existed and the diff of each."""
     paths = find_example_files(folder, examples)
     diffs = [{"before": path.read_text("utf-8"), "after": "", "before_header": str(path)} for path in paths]
     if not check:
@@ -233,7 +242,7 @@ def delete_examples(examples, folder, *, check):
 
 
 def change_cluster(module, objects):
-    """Deploy or undeploy objects, and return what became of each and a diff."""
+    """Deploy or undeploy objects; return the change of each object and a diff."""
     act = deploy if module.params["state"] == "deployed" else undeploy
     seconds = module.params["timeout"]
     changes = call(module, lambda api: act(api, objects, seconds=seconds, dry_run=module.check_mode))

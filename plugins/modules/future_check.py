@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: future_check
-short_description: Ask whether nodes will work with another kernel, Kubernetes or driver
+short_description: Predict whether nodes work with another kernel, Kubernetes version or driver
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Answers yes, no or unknown for each node, with the reason and what to do, before anything is tried. What could not
-    be read makes an answer unknown, never yes.
-  - A kernel works where the cards' vendors have an image, a mapping or a package for it.
-  - A Kubernetes works where the skew of versions is allowed, nobody uses an API that it removes, and the feature gates
-    that the devices need are there and on.
-  - A driver works where it is to be had, and all kernel caches load with it that load today.
+  - Returns yes, no or unknown for each node, with the reason and the next action, before you change the node. If a fact
+    cannot be read, the answer is unknown and never yes.
+  - A node works with a kernel if the vendors of its cards have an image, a mapping or a package for the kernel.
+  - A node works with a version of Kubernetes if the version skew is allowed, no client uses an API that the version
+    removes, and the feature gates that the devices need exist and are enabled.
+  - A node works with a driver if the driver is available, and all kernel caches that load today also load with it.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -29,56 +29,58 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   kernel:
     description:
-      - A release, as C(uname -r) would print it.
+      - Release of the kernel, in the format of C(uname -r).
     type: str
     default: ""
   kubernetes:
     description:
-      - A version, as V(1.36).
+      - Version of Kubernetes, for example V(1.36).
     type: str
     default: ""
   driver:
     description:
-      - A version of a driver.
+      - Version of the driver.
     type: str
     default: ""
   vendor:
     description:
-      - Whose driver O(driver) is; that of all vendors without it.
+      - Vendor of the version in O(driver).
+      - By default, the version is that of the drivers of all vendors.
     type: str
     default: ""
   vendors:
     description:
-      - The drivers by vendor, as O(accelkit.kubernetes.driver_plan#module:vendors).
+      - Drivers by vendor, as in O(accelkit.kubernetes.driver_plan#module:vendors).
     type: dict
     default: {}
   mode:
     description:
-      - How drivers come to nodes.
+      - How drivers are installed on the nodes.
     type: str
     choices: [preinstalled, package, container, kmm]
     default: preinstalled
   node_selector:
     description:
-      - Labels of the nodes that count; all nodes without it.
+      - Labels that select the nodes.
+      - By default, the module selects all nodes.
     type: dict
     default: {}
   packages:
     description:
-      - By node, whether its package manager has the driver's packages; a node that is not there was not asked.
+      - By node, whether its package manager offers the packages of the driver. For a missing node, this is unknown.
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Ask before the kernel is upgraded
+- name: Check whether the nodes work with another kernel and Kubernetes version
   accelkit.kubernetes.future_check:
     kernel: 5.14.0-503.11.1.el9_5.x86_64
     kubernetes: "1.36"
@@ -88,18 +90,18 @@ EXAMPLES = r"""
 RETURN = r"""
 answers:
   description:
-    - Each with C(node), C(aspect) (V(kernel), V(kubernetes) or V(driver)), C(works) (V(yes), V(no) or V(unknown)),
-      C(reason), C(evidence) and C(next_action).
+    - The answers, each with C(node), C(aspect) (V(kernel), V(kubernetes) or V(driver)), C(works) (V(yes), V(no) or
+      V(unknown)), C(reason), C(evidence) and C(next_action).
   returned: success
   type: list
   elements: dict
 refused:
-  description: The nodes of which one answer is no, sorted.
+  description: Nodes for which at least one answer is no, sorted.
   returned: success
   type: list
   elements: str
 unknown:
-  description: The nodes of which one answer is unknown, and none is no, sorted.
+  description: Nodes for which at least one answer is unknown and no answer is no, sorted.
   returned: success
   type: list
   elements: str

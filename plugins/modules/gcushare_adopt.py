@@ -14,12 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Uninstalls the Helm releases of GCUShare's charts. Helm itself is not needed; hooks are not run.
-  - Turns the node label C(enflame.com/gcushare=true) into C(accelkit.io/share=true).
-  - Finds the unit of memory in which its pods were given theirs, by the releases' C(memoryUnit), and writes it on the
-    nodes, so that later runs find it too.
-  - Running pods are left alone. Its entry in kube-scheduler's configuration is adopted by
-    M(accelkit.kubernetes.scheduler_config).
+  - Uninstalls the Helm releases of the charts of GCUShare. The module does not need Helm, and does not run hooks.
+  - Replaces the node label C(enflame.com/gcushare=true) by C(accelkit.io/share=true).
+  - Finds the unit of memory of the pods of GCUShare by C(memoryUnit) of the releases. Writes the unit to the nodes, so
+    that later runs find it too.
+  - The module does not change running pods. M(accelkit.kubernetes.scheduler_config) adopts the entry of GCUShare in the
+    configuration of kube-scheduler.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 releases:
-  description: The Helm releases that were uninstalled, as namespace and name.
+  description: The uninstalled Helm releases, as namespace and name.
   returned: success
   type: list
   elements: str
@@ -52,7 +52,7 @@ nodes:
   elements: str
   sample: [node-1]
 former_unit:
-  description: The unit of memory in which its pods were given theirs; empty where it was not found.
+  description: The unit of memory of the pods of GCUShare. It is empty if it was not found.
   returned: success
   type: str
   sample: 0.1GiB

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: managed_resources
-short_description: Record for which resources every kube-scheduler calls the extender
+short_description: Record the resources for which each kube-scheduler calls the extender
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -33,13 +33,13 @@ options:
   state:
     description:
       - V(present) writes the record.
-      - V(absent) deletes the record. Node agents then offer nothing to new pods.
+      - V(absent) deletes the record. Node agents then offer no resources to new pods.
     type: str
     choices: [present, absent]
     default: present
   namespace:
     description:
-      - Namespace of the record, which is that of the node agents.
+      - Namespace of the record and of the node agents.
     type: str
     default: accelkit
   resources:
@@ -51,7 +51,7 @@ options:
   schedulers:
     description:
       - Names of the nodes whose kube-scheduler was configured.
-      - If it is not set, the module does not check which nodes run a kube-scheduler.
+      - By default, the module does not check which nodes run a kube-scheduler.
     type: list
     elements: str
   complete:
@@ -86,7 +86,7 @@ resources:
   elements: str
   sample: [accelkit.io/cards, accelkit.io/memory]
 recorded:
-  description: The resources that the record listed before; null if there was no readable record.
+  description: The resources that the record listed before. It is null if a readable record did not exist.
   returned: success
   type: list
   elements: str
@@ -109,7 +109,9 @@ former_dialects:
   elements: str
   sample: []
 problem:
-  description: Which kube-scheduler may not call the extender, so that no resource is added; empty if none is known.
+  description: >-
+    The kube-scheduler that may not call the extender, so that the module adds no resource. It is empty if none is
+    known.
   returned: success
   type: str
   sample: ''

@@ -14,11 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Fails, with the list of cards, where the shares of pods exceed a card's capacity, where less than O(min_free) is
-    left, or where the accounting is otherwise wrong.
-  - A finding counts that lasts for O(wait_seconds), but for V(low_free), and without O(allocations).
-  - Fails too where a kubelet gave a pod other cards than it was assigned, as the node agents pass it on.
-  - All cards are checked before it fails.
+  - Fails with the list of cards if the shares of pods exceed the capacity of a card, if a card has less free memory
+    than O(min_free), or if the accounting has another error.
+  - A finding counts if it lasts for O(wait_seconds). V(low_free) counts at once, and with O(allocations=false) all
+    findings count at once.
+  - Fails if a kubelet allocated other cards to a pod than those of its assignment, as the node agents report it.
+  - The module checks all cards before it fails.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -27,50 +28,50 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   nodes:
     description:
       - Names of the nodes to check.
-      - Without it, all nodes with cards.
+      - By default, the module checks all nodes with cards.
     type: list
     elements: str
     default: []
     aliases: [node]
   min_free:
     description:
-      - Memory that every card must have left, as V(4GiB), V(512MiB) or V(0.5GB).
-      - Without it, a full card is in order.
+      - Memory that must be free on each card, for example V(4GiB), V(512MiB) or V(0.5GB).
+      - By default, a full card is not an error.
     type: str
   allocations:
     description:
-      - Whether to compare the assignments of pods with what their kubelets gave.
+      - Whether to compare the assignments of pods with the allocations of their kubelets.
     type: bool
     default: true
   bypassing:
     description:
-      - Whether it is wrong, too, that a pod was bound without the extender since the run began that holds the Lease of
-        M(accelkit.kubernetes.run_lease), although its cards are counted by now. Pods that have ended are left out.
+      - Whether to report pods that were bound without the extender since the start of the run that holds the Lease of
+        M(accelkit.kubernetes.run_lease), even if their cards are counted now. Pods that have ended are excluded.
     type: bool
     default: false
   kinds:
     description:
-      - Kinds of findings and differences that count; others are left out.
-      - Without it, all do.
+      - Kinds of findings and differences that count. The module ignores other kinds.
+      - By default, all kinds count.
     type: list
     elements: str
     default: []
   wait_seconds:
     description:
-      - How long a finding or a difference must last, since what is on its way is none.
+      - Number of seconds for which a finding or difference must last, because changes in progress are not errors.
     type: float
     default: 10
   namespace:
     description:
-      - Where accelkit runs.
+      - Namespace of accelkit.
     type: str
     default: accelkit
 seealso:
@@ -79,11 +80,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Check that no card is over its capacity
+- name: Check that no card exceeds its capacity
   accelkit.kubernetes.memory_check:
     kubeconfig: ~/.kube/config
 
-- name: Check that each card of two nodes has 4 GiB left
+- name: Check that each card of two nodes has 4 GiB free
   accelkit.kubernetes.memory_check:
     nodes: [node-1, node-2]
     min_free: 4GiB
@@ -91,7 +92,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: What is wrong, one entry per card and kind; empty if nothing is.
+  description: The errors, one entry per card and kind. It is empty if the module found none.
   returned: always
   type: list
   elements: dict
@@ -101,7 +102,7 @@ findings:
       type: str
       sample: node-1
     card:
-      description: Identity of the card; empty where it is not known.
+      description: Identity of the card. It is empty if the card is unknown.
       type: str
       sample: sim-0
     kind:
@@ -120,20 +121,21 @@ findings:
       elements: str
       sample: [default/train]
     capacity_bytes:
-      description: What the card has.
+      description: Capacity of the card.
       type: int
       sample: 17179869184
     used_bytes:
-      description: What pods hold of it.
+      description: Memory that pods hold.
       type: int
       sample: 15032385536
     free_bytes:
-      description: What is left; negative where the card is over its capacity.
+      description: Free memory. It is negative if the shares exceed the capacity of the card.
       type: int
       sample: 2147483648
 differences:
-  description: Where the assignments of pods and what their kubelets gave differ; empty if they agree.
-  returned: when O(allocations=true)
+  description: >-
+    Differences between the assignments of pods and the allocations of their kubelets. It is empty if they agree.
+  returned: if O(allocations=true) or O(bypassing=true)
   type: list
   elements: dict
   contains:
@@ -142,11 +144,11 @@ differences:
       type: str
       sample: node-1
     card:
-      description: Identity of the card; empty where several are meant.
+      description: Identity of the card. It is empty if the difference concerns several cards.
       type: str
       sample: sim-0
     pod:
-      description: Namespace and name of the pod; empty where none is meant.
+      description: Namespace and name of the pod. It is empty if the difference concerns no pod.
       type: str
       sample: default/train
     kind:
@@ -161,13 +163,13 @@ differences:
       type: str
       sample: pod default/train [main] is assigned 4 GiB of sim-0; its kubelet gave 4 devices of sim-1
 notes:
-  description: What could not be compared.
-  returned: when O(allocations=true)
+  description: Comparisons that the module could not make, with the reason.
+  returned: if O(allocations=true)
   type: list
   elements: str
   sample: ["processes on the cards of node-1 were not looked at"]
 totals:
-  description: Sums over the cards that were checked.
+  description: Sums over the checked cards.
   returned: always
   type: dict
   sample: {cards: 8, capacity_bytes: 137438953472, used_bytes: 8589934592, free_bytes: 128849018880}
@@ -180,16 +182,18 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection im
     compared,
 )
 
-# Of these the pods are named, and what to do with them.
+# The message lists the pods of findings of these kinds.
 NAMED = ("over_capacity", "shared_whole_card")
 NEXT_STEPS = {
-    "over_capacity": "Delete pods of a card over its capacity until the others fit: their controllers create them anew",
+    "over_capacity": (
+        "Delete pods of a card over its capacity until the other pods fit: their controllers create them again"
+    ),
     "unassigned_pod": (
-        "A pod whose cards are not known counts for all of its node: look at the node agent there, or delete the pod"
+        "A pod whose cards are unknown counts on every card of its node: check the node agent there, or delete the pod"
     ),
     "bound_past_extender": (
-        "A pod that was bound without the extender may lie on a card that others need: delete it, so that its "
-        "controller creates it anew and the extender places it, or accept its place and run the playbook again"
+        "A pod that was bound without the extender may use a card that other pods need: delete it, so that its "
+        "controller creates it again and the extender places it, or accept its placement and run the playbook again"
     ),
 }
 
@@ -206,7 +210,7 @@ def main():
     )
     given = module.params
     if given["nodes"] or given["min_free"]:
-        # What is given wrong is reported before anything is waited for.
+        # Report invalid arguments before the wait.
         call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
     compare = (
         call(

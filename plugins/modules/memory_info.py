@@ -9,13 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: memory_info
-short_description: Show the cards of a cluster and what pods hold of them
+short_description: Gather information about the cards of a cluster and their use by pods
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads nodes and pods from the API server and returns, per node and card, capacity, use and the shares of containers.
-  - It shows what C(accelkit inspect) shows, and needs no running extender.
+  - Reads nodes and pods from the API server. Returns capacity, use and the shares of containers for each card of each
+    node.
+  - The module returns the same data as C(accelkit inspect). It does not need a running extender.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -24,15 +25,15 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   nodes:
     description:
-      - Names of the nodes to show.
-      - Without it, all nodes with cards.
+      - Names of the nodes to return.
+      - By default, the module returns all nodes with cards.
     type: list
     elements: str
     default: []
@@ -47,7 +48,7 @@ EXAMPLES = r"""
     kubeconfig: ~/.kube/config
   register: memory
 
-- name: Show what is free per node
+- name: Print the free memory of each node
   ansible.builtin.debug:
     msg: "{{ item.name }}: {{ item.totals.free_bytes | human_readable }} free"
   loop: "{{ memory.inspection.nodes }}"
@@ -57,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 inspection:
-  description: The cluster's cards, as C(accelkit inspect -o json) prints them.
+  description: The cards of the cluster, in the format of C(accelkit inspect -o json).
   returned: success
   type: dict
   contains:
@@ -66,7 +67,7 @@ inspection:
       type: int
       sample: 1
     unit_bytes:
-      description: Bytes of one unit of C(accelkit.io/memory); null where no node is shared.
+      description: Bytes of one unit of C(accelkit.io/memory). It is null if no node is shared.
       type: int
       sample: 1073741824
     nodes:
@@ -79,26 +80,26 @@ inspection:
           type: str
           sample: node-1
         state:
-          description: V(shared), V(unknown) where its inventory cannot be used, or V(none).
+          description: V(shared), V(unknown) if the inventory of the node cannot be used, or V(none).
           type: str
           sample: shared
         problem:
-          description: Why the state is V(unknown), else empty.
+          description: Reason for the state V(unknown), otherwise empty.
           type: str
           sample: ''
         cards:
-          description: Its cards, each with identity, model, amounts in bytes, health and shares.
+          description: Cards of the node, each with identity, model, amounts in bytes, health and shares.
           type: list
           elements: dict
         unassigned:
-          description: Pods that hold cards of the node without an assignment that says which.
+          description: Pods that hold cards of the node, without an assignment that identifies the cards.
           type: list
           elements: dict
         totals:
-          description: Sums over its cards.
+          description: Sums over the cards of the node.
           type: dict
     totals:
-      description: Sums over all cards shown.
+      description: Sums over all returned cards.
       type: dict
       sample: {cards: 8, capacity_bytes: 137438953472, used_bytes: 8589934592, free_bytes: 128849018880}
 """

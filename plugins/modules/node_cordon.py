@@ -9,14 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_cordon
-short_description: Cordon a node for the upgrade of its driver, and uncordon it again
+short_description: Cordon a node for the upgrade of its driver, or uncordon it
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Keeps in the annotation C(accelkit.io/driver-upgrade) how far the upgrade of a node is and whether it cordoned the
-    node, so that an interrupted run goes on where it ended. A node that somebody else cordoned stays cordoned.
-  - Cordon and record are one write, and so are their ends.
+  - Records in the annotation C(accelkit.io/driver-upgrade) the progress of the upgrade, and whether the upgrade
+    cordoned the node. So an interrupted run continues in the phase that it had reached.
+  - A node that another user or controller cordoned stays cordoned.
+  - The module writes the cordon and the record in one request, and removes them in one request.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -30,9 +31,9 @@ attributes:
 options:
   state:
     description:
-      - V(cordoned) begins the upgrade, or goes on with one that was interrupted. RV(phase) says where.
-      - V(advanced) goes on to O(phase). It fails where somebody uncordoned the node meanwhile.
-      - V(released) ends the upgrade and uncordons the node, unless somebody else cordoned it.
+      - V(cordoned) starts the upgrade, or continues an interrupted one. RV(phase) returns its phase.
+      - V(advanced) continues with O(phase). It fails if the node was uncordoned in the meantime.
+      - V(released) ends the upgrade. It uncordons the node, unless another user or controller cordoned it.
     type: str
     choices: [cordoned, advanced, released]
     required: true
@@ -43,22 +44,23 @@ options:
     required: true
   target:
     description:
-      - With O(state=cordoned), what the node is upgraded to. An interrupted upgrade to something else begins anew.
+      - With O(state=cordoned), the version to which the node is upgraded.
+      - An interrupted upgrade to another version starts from the first phase.
     type: str
     default: ""
   phase:
     description:
-      - With O(state=advanced), what begins now.
+      - With O(state=advanced), the phase that starts.
     type: str
     choices: [upgrade, validate]
   began_at:
     description:
-      - With O(state=advanced), RV(began_at) of this upgrade.
+      - With O(state=advanced), the value of RV(began_at) of this upgrade.
     type: float
   failure:
     description:
-      - With O(state=released), why the upgrade failed; empty where it did not. It stays on the node until its next
-        upgrade begins.
+      - With O(state=released), the reason why the upgrade failed. It is empty if the upgrade succeeded.
+      - The reason stays on the node until its next upgrade starts.
     type: str
     default: ""
   keep_cordoned:
@@ -69,14 +71,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Begin
+- name: Cordon the node for the upgrade
   accelkit.kubernetes.node_cordon:
     state: cordoned
     name: worker-1
     target: 550.54.14
   register: upgrade
 
-- name: End
+- name: End the upgrade and uncordon the node
   accelkit.kubernetes.node_cordon:
     state: released
     name: worker-1
@@ -84,7 +86,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 phase:
-  description: What is under way, V(drain), V(upgrade), V(validate) or V(failed); empty where nothing is.
+  description: >-
+    The current phase, V(drain), V(upgrade), V(validate) or V(failed). It is empty if the node has no upgrade.
   returned: success
   type: str
   sample: drain
@@ -93,7 +96,7 @@ ours:
   returned: success
   type: bool
 began_at:
-  description: When the upgrade began, in Unix seconds; 0 where none is under way.
+  description: Start of the upgrade in Unix seconds, or 0 if the node has no upgrade.
   returned: success
   type: float
 """

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_discover
-short_description: Look at the cards of nodes that are not shared yet
+short_description: Discover the cards of nodes that are not shared yet
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share), to find its cards, and what
-    sharing them would need and the node does not have. Nodes with the label C(accelkit.io/share=true) are looked at
-    until a node agent has published their cards; what these do not have is warned of.
-  - On nodes with cards a second pod has what node agents have to reach the driver, where O(driver_root),
-    O(runtime_class), O(cdi_devices) or O(privileged) are set.
-  - The pods see the node's devices, read nothing of the cluster, and are deleted.
-  - In check mode no pod is started, and no node is found.
+  - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share). The pod finds the cards of
+    the node, and the requirements for sharing them that the node does not meet.
+  - Examines nodes with the label C(accelkit.io/share=true) until their node agent has published their cards. The module
+    warns of unmet requirements of these nodes.
+  - On nodes with cards, runs a second pod with the access to the driver that node agents have, if O(driver_root),
+    O(runtime_class), O(cdi_devices) or O(privileged) is set.
+  - The pods can read the devices of the node and have no access to the API server. The module deletes them.
+  - In check mode, the module starts no pod and finds no node.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -29,53 +30,54 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   nodes:
     description:
-      - Names of the nodes to look at, also of those with the label C(accelkit.io/share=false); all must exist. Without
-        it, all nodes.
+      - Names of the nodes to examine, which may have the label C(accelkit.io/share=false). All of them must exist.
+      - By default, the module examines all nodes without this label.
     type: list
     elements: str
     default: []
   leave_out:
     description:
-      - Names of nodes that are left to their owners, as M(accelkit.kubernetes.node_owners) returns them.
+      - Names of the nodes to exclude because they have another owner, as M(accelkit.kubernetes.node_owners) returns
+        them.
     type: list
     elements: str
     default: []
   host_root:
     description:
-      - Folder on the nodes below which C(sys), C(etc), C(dev) and C(usr) are looked for.
+      - Folder on the nodes that contains C(sys), C(etc), C(dev) and C(usr).
     type: str
     default: /
   driver_root:
     description:
-      - Folder on the nodes below which the vendors' drivers lie, as that of node agents.
+      - Folder on the nodes that contains the drivers of the vendors, as for node agents.
     type: str
     default: /
   runtime_class:
     description:
-      - RuntimeClass of the second pods, as that of node agents; empty for none.
+      - RuntimeClass of the second pods, as for node agents. An empty value sets none.
     type: str
     default: ""
   cdi_devices:
     description:
-      - CDI names of what the second pods are given, as node agents are.
+      - CDI names of the devices that the second pods get, as for node agents.
     type: list
     elements: str
     default: []
   privileged:
     description:
-      - Whether the second pods are privileged, as node agents are.
+      - Whether the second pods are privileged, as for node agents.
     type: bool
     default: false
   namespace:
     description:
-      - Namespace of the pods, which must exist.
+      - Namespace of the pods. It must exist.
     type: str
     default: accelkit
   image:
@@ -91,7 +93,7 @@ options:
     default: []
   timeout:
     description:
-      - How long, in seconds, each pod may take.
+      - Limit for each pod in seconds.
     type: int
     default: 120
 """
@@ -111,18 +113,20 @@ nodes:
   elements: str
   sample: [worker-1]
 looked_at:
-  description: The nodes that were looked at, sorted.
+  description: The nodes that were examined, sorted.
   returned: success
   type: list
   elements: str
   sample: [worker-1, worker-2]
 missing:
-  description: By node that nobody has labelled to be shared, what its cards cannot be shared without.
+  description: >-
+    Unmet requirements for sharing the cards, by node. It contains only nodes without the label
+    C(accelkit.io/share=true).
   returned: success
   type: dict
   sample: {worker-2: ['card 0000:01:00.0 (nvidia) is without a driver, and needs nvidia']}
 problems:
-  description: By node, why it is not known whether it has cards.
+  description: By node, the reason why its cards are unknown.
   returned: success
   type: dict
   sample: {}
@@ -142,7 +146,7 @@ def main():
     module = api_module(
         namespace={"type": "str", "default": "accelkit"},
         image={"type": "str", "required": True},
-        # Names of Secrets, which Ansible takes for secrets unless it is told.
+        # The option contains names of Secrets. Ansible would treat them as secrets without no_log.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
         nodes={"type": "list", "elements": "str", "default": []},
         leave_out={"type": "list", "elements": "str", "default": []},
@@ -155,8 +159,8 @@ def main():
     )
     labelled, found = call(module, lambda api: _discover(api, module))
     for node, problem in sorted(found.problems.items()):
-        module.warn(f"whether node {node} has cards is not known: {problem}")
-    # Of nodes that somebody has labelled, somebody has decided.
+        module.warn(f"the cards of node {node} are unknown: {problem}")
+    # An administrator decided about labelled nodes, so their unmet requirements are warnings.
     for node in sorted(found.counts):
         lacking = found.missing.get(node, []) if labelled[node] else []
         if warnings := [*lacking, *found.library_problems.get(node, [])]:

@@ -14,11 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Evicts the pods that use cards of one vendor, by the eviction API, the lowest priority first, and waits until they
-    are gone. Other pods stay. M(kubernetes.core.k8s_drain) knows neither cards nor priorities, and gives up at the
-    first eviction that a PodDisruptionBudget forbids; this module asks again until O(timeout).
-  - Pods of DaemonSets and static pods stay, since they would come back at once.
-  - Cordon the node before, by M(accelkit.kubernetes.node_cordon).
+  - Evicts the pods that use cards of one vendor through the eviction API, and waits until they have ended. Pods of
+    lower priority are evicted first. Other pods stay.
+  - M(kubernetes.core.k8s_drain) does not consider cards or priorities, and stops at the first eviction that a
+    PodDisruptionBudget forbids. This module retries such an eviction until O(timeout).
+  - Pods of DaemonSets and static pods stay, because they would be created again at once.
+  - Cordon the node first with M(accelkit.kubernetes.node_cordon).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -37,18 +38,19 @@ options:
     required: true
   vendor:
     description:
-      - Of the cards; those of all vendors without it. A pod of which it is not known whose cards it uses leaves, too.
+      - Vendor of the cards. By default, the module evicts the pods that use cards of any vendor.
+      - The module also evicts a pod if the vendor of its cards is unknown.
     type: str
     default: ""
   timeout:
     description:
-      - How long, in seconds, it may take.
+      - Limit of the drain in seconds.
     type: int
     default: 300
 """
 
 EXAMPLES = r"""
-- name: Have the pods leave that use NVIDIA's cards
+- name: Evict the pods that use NVIDIA cards
   accelkit.kubernetes.node_drain:
     name: worker-1
     vendor: nvidia
@@ -57,12 +59,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 evicted:
-  description: The pods that were (in check mode, would be) evicted, as C(namespace/name), in this order.
+  description: >-
+    The evicted pods as C(namespace/name) in the order of eviction, or in check mode the pods that would be evicted.
   returned: success
   type: list
   elements: str
 staying:
-  description: The pods that use such cards and would come back at once.
+  description: Pods that use these cards and were not evicted, because they would be created again at once.
   returned: success
   type: list
   elements: str

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_driver
-short_description: Have a node run the planned driver, and wait until it works
+short_description: Replace the driver of a node, and wait until it works
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Deletes pods of drivers on one node that have another image than O(images), which their DaemonSets do not do by
-    themselves, and waits until those that come are ready.
-  - Then it waits until the node's agent reports the driver's version for all cards, none is unhealthy, and the stage
+  - Deletes the driver pods of one node whose image is not in O(images), because their DaemonSets do not replace them.
+    Waits until the new pods are ready.
+  - Then waits until the node agent reports the version of the driver for all cards, no card is unhealthy, and the stage
     C(driver-check) has not failed since O(began_at).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -36,34 +36,34 @@ options:
     required: true
   versions:
     description:
-      - The versions that are wanted, by vendor; the empty text where any will do.
+      - Required versions by vendor. An empty value accepts any version.
     type: dict
     default: {}
   images:
     description:
-      - Images that the node's driver pods have to have; none where its drivers run in no pods.
+      - Images that the driver pods of the node must have. Leave it empty if the drivers of the node do not run in pods.
     type: list
     elements: str
     default: []
   namespace:
     description:
-      - Of these pods.
+      - Namespace of the driver pods.
     type: str
     default: accelkit
   began_at:
     description:
-      - RV(accelkit.kubernetes.node_cordon#module:began_at).
+      - The value of RV(accelkit.kubernetes.node_cordon#module:began_at) of the upgrade.
     type: float
     default: 0.0
   timeout:
     description:
-      - How long, in seconds, it may take.
+      - Limit of the wait in seconds.
     type: int
     default: 1800
 """
 
 EXAMPLES = r"""
-- name: Replace the driver
+- name: Replace the driver of the node
   accelkit.kubernetes.node_driver:
     name: worker-1
     versions: {nvidia: 550.54.14}
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deleted:
-  description: The pods that were (in check mode, would be) deleted.
+  description: The deleted pods, or in check mode the pods that would be deleted.
   returned: success
   type: list
   elements: str

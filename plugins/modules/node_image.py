@@ -15,8 +15,8 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Imports an image archive into the container runtime of a node, for clusters without a registry.
-  - Other images of the same repository are deleted; containers that run with them go on.
-  - The node needs a POSIX shell and its container runtime (containerd, k3s, Docker or Podman), and no Python.
+  - Deletes other images of the same repository. Containers that use these images continue to run.
+  - The node needs a POSIX shell and its container runtime (containerd, k3s, Docker or Podman). It does not need Python.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
@@ -25,23 +25,24 @@ attributes:
   diff_mode:
     support: none
   action:
-    description: Runs on the controller, and small shell scripts on the managed host.
+    description: Runs on the controller, and runs small shell scripts on the managed host.
     support: full
 options:
   state:
-    description: Whether the node has the image.
+    description: Whether the image must exist on the node.
     type: str
     choices: [present, absent]
     default: present
   repository:
-    description: Repository of the image, as V(accelkit.io/accelkit).
+    description: Repository of the image, for example V(accelkit.io/accelkit).
     type: str
     required: true
   tag:
-    description: Tag of the image. It must identify the content, since an existing tag is not imported again.
+    description: >-
+      Tag of the image. The tag must identify the content, because the module does not import an existing tag again.
     type: str
   archive:
-    description: Path on the controller of an archive that C(docker save) wrote.
+    description: Path on the controller of an archive from C(docker save).
     type: path
 """
 
@@ -60,12 +61,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reference:
-  description: How a pod on this node names the image, by digest where the runtime knows one.
+  description: Name of the image for pods on this node. It contains the digest if the runtime keeps one.
   returned: success
   type: str
   sample: accelkit.io/accelkit@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 removed:
-  description: The names that were deleted.
+  description: The deleted image names.
   returned: success
   type: list
   elements: str

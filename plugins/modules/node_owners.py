@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_owners
-short_description: Find who owns the cards of nodes
+short_description: Find the owners of the cards of nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Finds nodes whose cards somebody else owns, as NVIDIA's gpu-operator, Kernel Module Management, HAMi, a device
-    plugin of the vendor or a DRA driver, by labels, annotations and status of the nodes, ResourceSlices and
-    DaemonSets.
-  - Nodes with an owner are left alone, which it warns of, unless O(adopt=true).
-  - Fails where somebody gives the cards of a node that accelkit shares or is to take over, and where a node of O(nodes)
-    has an owner.
+  - Finds nodes whose cards have another owner, for example NVIDIA's gpu-operator, Kernel Module Management, HAMi, a
+    device plugin of the vendor or a DRA driver.
+  - The module reads the labels, annotations and status of the nodes, ResourceSlices and DaemonSets.
+  - It leaves nodes with another owner unchanged and warns of them, unless O(adopt=true).
+  - It fails if another owner offers the cards of a node that accelkit shares or must adopt, and if a node of O(nodes)
+    has another owner.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,38 +28,39 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   nodes:
     description:
-      - Names of the nodes to judge; all must exist. A node that is named here and has an owner is an error.
-      - Without it, all nodes but those labelled C(accelkit.io/share=false).
+      - Names of the nodes to examine. All of them must exist. The module fails if one of them has another owner.
+      - By default, the module examines all nodes except those with the label C(accelkit.io/share=false).
     type: list
     elements: str
     default: []
   adopt:
     description:
-      - Whether to take over nodes whose owners give no cards now, as those whose driver an operator loads.
+      - Whether to adopt nodes whose owners offer no cards now, for example nodes whose driver an operator loads.
     type: bool
     default: false
   coexisting:
     description:
-      - Names of nodes that are shared whatever others give there, as
+      - Names of nodes that are shared regardless of the resources that other owners offer there, as in
         O(accelkit.kubernetes.node_share#module:coexisting).
     type: list
     elements: str
     default: []
   dialect:
     description:
-      - Dialect whose resources the node agents serve, as O(accelkit.kubernetes.node_share#module:dialect).
+      - Dialect whose resources the node agents serve, as in O(accelkit.kubernetes.node_share#module:dialect).
     type: str
     default: native
   dialects:
     description:
-      - Dialects whose pods the extender counts. Who gives cards by the resources of one of them is no rival.
+      - Dialects whose pods the extender counts. An owner that offers cards as resources of one of them is not a
+        conflict.
     type: list
     elements: str
     default: []
@@ -68,7 +69,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Find the nodes that are left to others
+- name: Find the nodes that are left to their owners
   accelkit.kubernetes.node_owners:
     kubeconfig: ~/.kube/config
   register: owned
@@ -86,7 +87,7 @@ left_alone:
   elements: str
   sample: [node-3]
 judgements:
-  description: What becomes of each node that somebody else owns, or has left traces on.
+  description: The decision about each node that has another owner, or traces of a former owner.
   returned: always
   type: dict
   sample:
@@ -96,7 +97,7 @@ judgements:
       evidence: "NVIDIA's gpu-operator holds the cards of its nvidia cards (nvidia.com/gpu: 8)"
       next_action: leave it as it is; or let its owner stop giving the cards
 notes:
-  description: What could not be read, so that not all owners are known.
+  description: Objects that could not be read, so that the list of owners can be incomplete.
   returned: always
   type: list
   elements: str
@@ -136,7 +137,7 @@ def main():
     if contested:
         listing = "; ".join(f"{name}: {', '.join(owned[name].gives) or owned[name].evidence}" for name in contested)
         module.fail_json(
-            msg=f"another device plugin gives the same cards ({listing}), so two would give one card away "
+            msg=f"another device plugin gives the same cards ({listing}), so one card could be allocated twice "
             f"(TwoOwners: {owned[contested[0]].evidence}); {owned[contested[0]].next_action}",
             **result,
         )
@@ -144,8 +145,8 @@ def main():
     if named:
         listing = "; ".join(f"{name}: {owned[name].evidence}" for name in named)
         module.fail_json(
-            msg=f"nodes that are to be shared are somebody else's (NodeOwned: {listing}); take them out of "
-            f"accelkit_shared_nodes, or: {owned[named[0]].next_action}",
+            msg=f"nodes to share have another owner (NodeOwned: {listing}); remove them from accelkit_shared_nodes, "
+            f"or: {owned[named[0]].next_action}",
             **result,
         )
     for name in left_alone:
@@ -165,7 +166,7 @@ def _describe(judgement):
 async def _survey(api, given):
     served = load_served_dialect(given["dialect"])
     counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.requestable}
-    # What our agents serve is another plugin's until the node says that it is ours.
+    # A resource that accelkit's agents serve belongs to another plugin until the node advertises it as accelkit's.
     return await survey_owners(
         api,
         nodes=given["nodes"],

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_partition
-short_description: Set nodes apart by taints, roles and pools
+short_description: Partition nodes by taints, roles and pools
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Gives nodes taints whose keys are names of extended resources, always with the effect V(NoSchedule), and the labels
-    C(accelkit.io/role) and C(accelkit.io/pool). Takes from nodes what they were given before and are not to have now.
-  - What it writes is recorded on the node by the same request, in the annotation C(accelkit.io/partitioning), and only
-    that is taken back. A label or taint that somebody else wrote is never overwritten; a label of another value is an
-    error, before any node is changed.
+  - Adds taints to nodes, with the names of extended resources as keys and the effect V(NoSchedule), and the labels
+    C(accelkit.io/role) and C(accelkit.io/pool).
+  - Removes the taints and labels that an earlier run added and that are no longer desired.
+  - Each request that changes a node also records the change in the annotation C(accelkit.io/partitioning). The module
+    removes only recorded labels and taints.
+  - It never overwrites a label or taint of another user or controller. If such a label has another value, the module
+    fails before it changes any node.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -32,53 +34,55 @@ attributes:
 options:
   state:
     description:
-      - V(present) gives nodes what they are to have, and V(absent) takes everything back.
+      - V(present) applies the desired labels and taints.
+      - V(absent) removes all labels and taints that the module added.
     type: str
     choices: [present, absent]
     default: present
   taints:
     description:
-      - Extended resources whose names are the keys of taints.
+      - Extended resources whose names become the keys of taints.
     type: list
     elements: str
     default: []
   tainted:
     description:
-      - Names of the nodes with these taints; without it, all nodes whose cards are shared.
+      - Names of the nodes that get these taints.
+      - By default, all nodes whose cards are shared get them.
     type: list
     elements: str
     default: []
   roles:
     description:
-      - Names of nodes by role, the value of C(accelkit.io/role).
+      - Names of nodes by role, which is the value of C(accelkit.io/role).
     type: dict
     default: {}
   pools:
     description:
-      - Names of nodes by pool, the value of C(accelkit.io/pool).
+      - Names of nodes by pool, which is the value of C(accelkit.io/pool).
     type: dict
     default: {}
   own_pods:
     description:
-      - Pods that the taints have to leave a node. Where they leave them none, that is an error, before any node is
-        changed.
+      - Pods that must still fit on at least one node. If the taints exclude them from all nodes, the module fails
+        before it changes any node.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
         description:
-          - What people call them.
+          - Name of the pods in messages.
         type: str
         required: true
       setting:
         description:
-          - The variable with their tolerations.
+          - The variable that contains their tolerations.
         type: str
         required: true
       spec:
         description:
-          - Their C(tolerations), C(nodeSelector) and C(affinity).
+          - C(tolerations), C(nodeSelector) and C(affinity) of the pods.
         type: dict
         required: true
 seealso:
@@ -86,32 +90,32 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep pods that ask for no memory of cards off the nodes with cards
+- name: Reserve the nodes with cards for pods that request memory of cards
   accelkit.kubernetes.node_partition:
     taints: [accelkit.io/memory]
     roles:
       training: [node-1, node-2]
       inference: [node-3]
 
-- name: Take all of it back
+- name: Remove all labels and taints of the partition
   accelkit.kubernetes.node_partition:
     state: absent
 """
 
 RETURN = r"""
 tainted:
-  description: The nodes that have the taints, sorted.
+  description: Nodes that have the taints, sorted.
   returned: success
   type: list
   elements: str
   sample: [node-1, node-2]
 before:
-  description: By node that changes, what it had of it.
+  description: Recorded labels and taints of each changed node before the change.
   returned: success
   type: dict
   sample: {node-1: []}
 after:
-  description: The same afterwards.
+  description: Recorded labels and taints of each changed node after the change.
   returned: success
   type: dict
   sample: {node-1: ['taint accelkit.io/memory=accelkit:NoSchedule']}

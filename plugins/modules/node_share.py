@@ -9,18 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_share
-short_description: Choose the nodes whose cards are shared
+short_description: Select the nodes whose cards are shared
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Puts the label C(accelkit.io/share=true) on nodes, for any number of them in one call.
-  - With O(state=absent), removes accelkit's metadata from nodes, that is the label, the annotation
-    C(accelkit.io/inventory), and the resources C(accelkit.io/memory) and C(accelkit.io/cards), or those of the dialects
-    that its agents have advertised, in the node's capacity and allocatable. A label C(accelkit.io/share=false) is not
-    accelkit's and stays.
-  - A kubelet only sets the resources of a vanished device plugin to 0. So with O(state=absent) the module waits for
-    that, deletes the keys from the node's status, and confirms that they do not come back.
+  - Sets the label C(accelkit.io/share=true) on any number of nodes.
+  - With O(state=absent), removes accelkit's metadata from nodes. These are the label, the annotation
+    C(accelkit.io/inventory), and the advertised resources in capacity and allocatable of the node. The resources are
+    C(accelkit.io/memory) and C(accelkit.io/cards), or those of the dialects of the agents.
+  - A label C(accelkit.io/share=false) belongs to a user and stays.
+  - When a device plugin stops, a kubelet only sets its resources to 0. So with O(state=absent), the module waits for
+    the zeros, deletes the keys from the status of the node, and checks that they do not return.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -35,86 +35,91 @@ options:
   state:
     description:
       - V(present) labels the nodes.
-      - V(withdrawn) takes the label off all nodes, so that the node agents leave them, and waits until no kubelet
-        offers their resources to new pods. Do so before anything else is removed, since a pod that is placed when
-        nobody counts fails on its node. Where a kubelet does not follow in O(grace_seconds), it warns.
-      - V(absent) removes accelkit's metadata from them. Remove the node agent before, or with it.
+      - V(withdrawn) removes the label from all nodes, so that the node agents stop there, and waits until no kubelet
+        offers their resources to new pods. Use it before you remove other components, because a pod that is placed
+        without the extender fails on its node. The module warns if a kubelet exceeds O(grace_seconds).
+      - V(absent) removes accelkit's metadata from the nodes. Remove the node agent before this step, or at the same
+        time.
     type: str
     choices: [present, withdrawn, absent]
     default: present
   nodes:
     description:
-      - Names of the nodes; all must exist.
-      - Without it, and O(state=present), all nodes with cards. These are nodes that Node Feature Discovery or the
-        vendor's tools have labelled so, and nodes with an inventory. A node labelled C(accelkit.io/share=false) is left
-        out.
-      - Without it, and O(state=absent), all nodes with any of accelkit's metadata.
+      - Names of the nodes. All of them must exist.
+      - By default, O(state=present) selects all nodes with cards. These are nodes with an inventory, and nodes that
+        Node Feature Discovery or the tools of the vendor labelled as nodes with cards. It excludes nodes with the label
+        C(accelkit.io/share=false).
+      - By default, O(state=absent) selects all nodes with any of accelkit's metadata.
     type: list
     elements: str
     default: []
   exclusive:
     description:
-      - With O(state=present) and O(nodes), takes the label C(accelkit.io/share=true) off all other nodes. What else
-        they have of accelkit's goes with O(state=absent), when their agents are gone.
+      - With O(state=present) and O(nodes), removes the label C(accelkit.io/share=true) from all other nodes.
+      - Use O(state=absent) to remove the other metadata of these nodes after their agents have stopped.
     type: bool
     default: false
   keep:
     description:
-      - With O(state=absent), names of nodes that stay shared. They lose only what a former dialect left.
+      - With O(state=absent), names of nodes that stay shared. The module removes only the metadata of a former dialect
+        from them.
     type: list
     elements: str
     default: []
   wait_seconds:
     description:
-      - With O(state=present), how long to wait until each node has an inventory and offers both resources; 0 for not at
-        all.
-      - In check mode it waits only where no node would change.
+      - With O(state=present), the limit in seconds of the wait until each node has an inventory and offers both
+        resources. With V(0), the module does not wait.
+      - In check mode, it waits only if no node would change.
     type: int
     default: 0
   unit:
     description:
-      - With O(wait_seconds), the cluster's unit of memory, as O(accelkit.kubernetes.unit_check#module:unit).
-      - The module waits for an agent that has another unit. If an agent reports why it cannot use the unit, the wait
-        ends with its reason.
+      - With O(wait_seconds), the cluster's unit of memory, as in O(accelkit.kubernetes.unit_check#module:unit).
+      - The module waits for agents that have another unit. If an agent reports that it cannot use the unit, the module
+        fails with the reason of the agent.
     type: str
   dialect:
     description:
-      - Dialect whose resources the node agents serve, as V(native), V(gcushare), V(aliyun), V(kubegpu), or a plug-in's.
-      - Nodes without the label of that system get it too, and lose it on removal.
+      - Dialect whose resources the node agents serve, for example V(native), V(gcushare), V(aliyun), V(kubegpu), or the
+        dialect of a plug-in.
+      - Nodes without the label of the other system also get this label. The module removes it together with accelkit's
+        metadata.
     type: str
     default: native
   dialects:
     description:
-      - With O(state=present), dialects whose pods the extender counts. A device plugin that gives cards by the
-        resources of one of them is no conflict.
+      - With O(state=present), dialects whose pods the extender counts. A device plugin that offers cards as resources
+        of one of them is not a conflict.
     type: list
     elements: str
     default: []
   coexisting:
     description:
-      - With O(state=present), names of nodes that are shared although another device plugin gives their cards, as
-        C(nvidia.com/gpu). On other nodes that is an error, since both would give the same card away.
+      - With O(state=present), names of nodes that are shared although another device plugin offers their cards, for
+        example as C(nvidia.com/gpu). On other nodes, the module fails, because one card could be allocated twice.
     type: list
     elements: str
     default: []
   leave_out:
     description:
-      - With O(state=present), names of nodes that are left to their owners, as
+      - With O(state=present), names of nodes to exclude because they have another owner, as
         M(accelkit.kubernetes.node_owners) returns them.
     type: list
     elements: str
     default: []
   grace_seconds:
     description:
-      - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
-        minutes after the device plugin is gone. With O(state=withdrawn), how long to wait until they offer none, which
-        takes them some seconds.
+      - With O(state=absent), the limit in seconds of the wait until the kubelets have set the resources to 0. A kubelet
+        does this five minutes after the device plugin stops.
+      - With O(state=withdrawn), the limit in seconds of the wait until the kubelets offer no resources. This takes a
+        few seconds.
     type: int
     default: 420
   confirm_seconds:
     description:
-      - With O(state=absent), how long to confirm that no resource comes back. Kubelets report their status
-        every ten seconds.
+      - With O(state=absent), the number of seconds for which the module checks that no resource returns. Kubelets
+        report their status every ten seconds.
     type: int
     default: 15
 """
@@ -128,38 +133,38 @@ EXAMPLES = r"""
   accelkit.kubernetes.node_share:
     nodes: [node-1, node-2]
 
-- name: Let no pod be placed any more that asks for a share
+- name: Stop offering shares to new pods
   accelkit.kubernetes.node_share:
     state: withdrawn
     grace_seconds: 90
 
-- name: Take everything off again
+- name: Remove accelkit's metadata from all nodes
   accelkit.kubernetes.node_share:
     state: absent
 """
 
 RETURN = r"""
 nodes:
-  description: The nodes that were chosen, sorted.
+  description: The selected nodes, sorted.
   returned: success
   type: list
   elements: str
   sample: [node-1, node-2]
 library_problems:
   description:
-    - With O(wait_seconds), by node, which libraries of the vendors are of no use there, and why. What they would tell,
-      such as errors of cards or the memory of models that are in no table, is not known of these nodes. It is warned
-      of, and stops nothing.
+    - With O(wait_seconds), libraries of vendors that are missing or do not work, by node, with the reason.
+    - Data from these libraries is missing for these nodes, for example errors of cards, or the memory of models that
+      are not in a table. The module warns of it and does not fail.
   returned: success
   type: dict
   sample: {node-1: ['library libefml.so of enflame is missing: it is in none of the host''s library folders']}
 before:
-  description: What was accelkit's on each node that changes, as labels, annotations, capacity and allocatable.
+  description: Labels, annotations, capacity and allocatable of accelkit on each changed node before the change.
   returned: success
   type: dict
   sample: {node-1: {}}
 after:
-  description: The same afterwards.
+  description: The same data after the change.
   returned: success
   type: dict
   sample: {node-1: {labels: {accelkit.io/share: 'true'}}}

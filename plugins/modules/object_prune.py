@@ -9,16 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: object_prune
-short_description: Delete objects that an installation made and wants no longer
+short_description: Delete objects of an installation that are no longer needed
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Finds objects by their labels C(app.kubernetes.io/part-of=accelkit) and C(app.kubernetes.io/managed-by=ansible),
-    whatever variables they were made with, deletes those that are not wanted, and waits until they are gone.
-  - It looks in C(kube-system), in the namespaces whose ServiceAccounts have rights by ClusterRoleBindings with these
-    labels, in those of O(keep), and in O(namespaces). In other namespaces anybody could have written such labels.
-  - The Lease by which the replicas of a deleted Deployment chose their leader goes with it.
+    regardless of the variables of the run that created them. Deletes objects that are not in O(keep), and waits until
+    they no longer exist.
+  - The module searches C(kube-system), the namespaces of O(keep) and O(namespaces), and the namespaces whose
+    ServiceAccounts have rights by ClusterRoleBindings with these labels. It ignores other namespaces, because their
+    users can write the same labels.
+  - With a Deployment, the module also deletes the Lease by which its replicas elected their leader.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -29,56 +31,56 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: It shows names, never contents.
+    details: The diff contains names, and never contents.
 options:
   component:
     description:
-      - Only objects with this value of the label C(app.kubernetes.io/component).
-      - Without it, all objects of the installation, and namespaces that it made.
+      - Value of the label C(app.kubernetes.io/component) of the objects to delete.
+      - By default, the module selects all objects of the installation, and the namespaces that it created.
     type: str
     default: ""
   keep:
     description:
-      - The objects that are wanted, as they are applied; C(kind) and C(metadata) are read of each.
+      - The objects to keep, as they are applied. The module reads only C(kind) and C(metadata) of each object.
     type: list
     elements: dict
     default: []
   namespaces:
     description:
-      - Further namespaces to look in.
+      - Further namespaces to search.
     type: list
     elements: str
     default: []
   timeout:
     description:
-      - How long, in seconds, to wait until the objects are gone.
+      - Limit in seconds of the wait for the deletion.
     type: int
     default: 120
 """
 
 EXAMPLES = r"""
-- name: Delete what is left of the second scheduler
+- name: Delete the objects of the second scheduler
   accelkit.kubernetes.object_prune:
     component: second-scheduler
 """
 
 RETURN = r"""
 deleted:
-  description: What was deleted, or in check mode would be.
+  description: The deleted objects, or in check mode the objects that would be deleted.
   returned: success
   type: list
   elements: str
   sample: [Deployment accelkit/accelkit-scheduler, ClusterRoleBinding accelkit-scheduler]
 components:
   description:
-    - The components of what was deleted, or in check mode would be, and of resource definitions, which it never
-      deletes.
+    - Components of the deleted objects, or in check mode of the objects that would be deleted.
+    - The list also contains the components of custom resource definitions, which the module never deletes.
   returned: success
   type: list
   elements: str
   sample: [second-scheduler]
 namespaces:
-  description: Where it looked.
+  description: The searched namespaces.
   returned: success
   type: list
   elements: str
@@ -97,7 +99,7 @@ with suppress(ImportError):
 def main():
     module = api_module(
         component={"type": "str", "default": ""},
-        # Only names are read, and a value in them is no reason to hide them.
+        # The module reads only names from these objects, so they are not secret.
         keep={"type": "list", "elements": "dict", "default": [], "no_log": False},
         namespaces={"type": "list", "elements": "str", "default": []},
         timeout={"type": "int", "default": 120},

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: openshift_info
-short_description: Show what of OpenShift a cluster has
+short_description: Detect the OpenShift APIs of a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Asks the API server for the groups that it serves, and tells which of OpenShift's are among them.
+  - Requests the API groups from the API server, and returns which groups of OpenShift it serves.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -23,14 +23,14 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 """
 
 EXAMPLES = r"""
-- name: Find what of OpenShift is there
+- name: Detect the OpenShift APIs
   accelkit.kubernetes.openshift_info:
     kubeconfig: ~/.kube/config
   register: openshift
@@ -38,17 +38,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 constraints:
-  description: Whether pods are admitted by SecurityContextConstraints.
+  description: Whether SecurityContextConstraints decide about the admission of pods.
   returned: success
   type: bool
   sample: true
 machines:
-  description: Whether machines are made from MachineSets.
+  description: Whether the cluster creates machines from MachineSets.
   returned: success
   type: bool
   sample: true
 autoscaling:
-  description: Whether OpenShift's operator scales MachineSets.
+  description: Whether an operator of OpenShift scales MachineSets.
   returned: success
   type: bool
   sample: true

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: openshift_login
-short_description: Log in to OpenShift with user and password
+short_description: Log in to OpenShift with a user name and password
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Exchanges a user's name and password for a token of OpenShift's OAuth server, as C(oc login) does.
-  - The token is a secret; use C(no_log). It ends by itself.
+  - Exchanges the name and password of a user for a token of the OAuth server of OpenShift, as C(oc login) does.
+  - The token is a secret, so use C(no_log). It expires automatically.
 requirements:
   - openshift >= 0.13
 extends_documentation_fragment:
@@ -23,10 +23,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It logs in in check mode, too, and changes nothing of the cluster.
+    details: The module logs in in check mode too. It does not change the cluster.
   diff_mode:
     support: none
-    details: It changes nothing of the cluster.
+    details: The module does not change the cluster.
 options:
   host:
     description: URL of the API server.
@@ -41,14 +41,15 @@ options:
     type: str
     required: true
   validate_certs:
-    description: Whether certificates of the API server and the OAuth server are verified.
+    description: Whether to verify the certificates of the API server and the OAuth server.
     type: bool
     default: true
   ca_cert:
-    description: File with the authorities of both, PEM; those of the system without it.
+    description: >-
+      Path of a PEM file with the authorities of both servers. By default, the authorities of the system are trusted.
     type: path
   timeout:
-    description: Deadline of the log-in, in seconds.
+    description: Deadline for the log-in in seconds.
     type: int
     default: 30
 """
@@ -62,7 +63,7 @@ EXAMPLES = r"""
   no_log: true
   register: login
 
-- name: Use the token in all that follows
+- name: Use the token in the following tasks
   ansible.builtin.set_fact:
     accelkit_connection:
       host: https://api.cluster.example.org:6443
@@ -72,11 +73,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 api_key:
-  description: The token. It is secret; use C(no_log).
+  description: The token. It is a secret, so use C(no_log).
   returned: success
   type: str
 expires_in:
-  description: How long it is valid, in seconds.
+  description: Validity of the token in seconds.
   returned: success
   type: int
   sample: 86400
@@ -104,9 +105,9 @@ def end(_number, _frame):
 
 
 def log_in(parameters):
-    """Return the token's answer. The library waits for ever by itself."""
-    # Its base class, a configuration of the package kubernetes, refuses its arguments in newer versions;
-    # the log-in needs nothing of the base class.
+    """Return the answer with the token. The library has no deadline, so an alarm ends it."""
+    # The base class is a configuration of the package kubernetes, and newer versions reject its arguments. The log-in
+    # does not use the base class.
     steps = {name: getattr(OCPLoginConfiguration, name) for name in ("get_token", "discover", "login")}
     login = type("Login", (), steps)()
     login.host = parameters["host"].rstrip("/")
@@ -140,7 +141,7 @@ def main():
     try:
         token = log_in(module.params)
     except LateError:
-        module.fail_json(msg=f"the log-in took longer than {module.params['timeout']} s; see whether the host answers")
+        module.fail_json(msg=f"the log-in took longer than {module.params['timeout']} s; check that the host answers")
     except (OCPLoginException, requests.RequestException) as exc:
         module.fail_json(msg=f"the log-in failed: {exc}; check host, username, password and ca_cert")
     else:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: remediation_undo
-short_description: Take back what remediation did on nodes
+short_description: Remove the marks that remediation left on nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Takes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the
-    annotation C(accelkit.io/remediation) off all nodes, as far as the record on each node says that remediation made
-    them. What others made stays.
-  - The service must not run meanwhile, since it would do it again.
+  - Removes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the
+    annotation C(accelkit.io/remediation) from all nodes.
+  - It removes only what the record on each node attributes to remediation. Marks of other users and controllers stay.
+  - Stop the service of remediation first, because it would set the marks again.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,18 +28,18 @@ attributes:
     support: full
   diff_mode:
     support: none
-    details: The nodes are named.
+    details: The module returns the names of the nodes.
 """
 
 EXAMPLES = r"""
-- name: Leave no mark of remediation
+- name: Remove the marks of remediation from all nodes
   accelkit.kubernetes.remediation_undo:
     kubeconfig: ~/.kube/config
 """
 
 RETURN = r"""
 nodes:
-  description: The nodes on which something was, or in check mode would be, taken back, sorted.
+  description: Nodes from which marks were removed, or in check mode would be removed, sorted.
   returned: success
   type: list
   elements: str

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_wait
-short_description: Wait until a workload is rolled out
+short_description: Wait until the rollout of a workload is complete
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Waits until all pods of a Deployment or a DaemonSet match its current template and are available.
-  - With O(lease), also waits until one of these pods holds the Lease.
-  - Shows every 15 seconds which pods are not ready, and how long it has waited.
+  - With O(lease), the module also waits until one of these pods holds the Lease.
+  - Every 15 seconds, the output lists the pods that are not ready, and the duration of the wait.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -49,8 +49,8 @@ options:
   lease:
     description:
       - Name of the Lease, in the same namespace, that a pod of the workload must hold. The identity of the holder is
-        the name of the pod, also with C(_) and a suffix.
-      - Without it, the module does not wait for a leader.
+        the name of the pod. It can have a suffix after C(_).
+      - By default, the module does not wait for a leader.
     type: str
   timeout:
     description:
@@ -87,8 +87,8 @@ pods:
   type: int
   sample: 3
 waiting_for:
-  description: What was still missing at the end, which is pods that are not ready, or a holder of the Lease.
-  returned: if the workload is not rolled out in time
+  description: The missing condition at the end of the wait, which is pods that are not ready, or a holder of the Lease.
+  returned: if the rollout is not complete in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"
 """

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_lease
-short_description: Let one run at a time change a cluster
+short_description: Prevent concurrent runs from changing a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Holds the Lease C(accelkit-run) in C(kube-system) until this run of Ansible ends, however it ends, and deletes it
-    then.
-  - Fails where another run holds it. A Lease that was not renewed for a minute, since the machine of its run has died,
-    is acquired.
-  - In check mode the Lease is only read, and a warning tells who holds it.
+  - Holds the Lease C(accelkit-run) in C(kube-system) until this run of Ansible ends, also if it fails or is killed.
+    Then deletes the Lease.
+  - Fails if another run holds the Lease. A Lease that was not renewed for one minute can be acquired, because the
+    machine of its run has failed.
+  - In check mode, the action only reads the Lease, and the warning names the holder.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._attributes
@@ -28,7 +28,7 @@ attributes:
     support: full
   diff_mode:
     support: none
-    details: The Lease is gone when the run ends.
+    details: The Lease no longer exists after the run.
   action:
     description: Runs on the controller.
     support: full
@@ -37,19 +37,19 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Wait for no other run
+- name: Acquire the Lease, or fail if another run holds it
   accelkit.kubernetes.run_lease:
     kubeconfig: ~/.kube/config
 """
 
 RETURN = r"""
 holder:
-  description: The run that holds the Lease; empty where none does.
+  description: The run that holds the Lease. It is empty if no run holds it.
   returned: always
   type: str
   sample: admin@controller, process 4711
 since:
-  description: When that run began.
+  description: Start of this run.
   returned: always
   type: str
   sample: "2026-06-01T12:00:00.000000Z"

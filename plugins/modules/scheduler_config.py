@@ -9,21 +9,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_config
-short_description: Configure a host's kube-scheduler to call accelkit's extender
+short_description: Configure the kube-scheduler of a host to call the extender of accelkit
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Switches the kube-scheduler of one host to a copy of its configuration in which accelkit's extender is merged, and
-    waits until it runs with it. If it does not, the former launch file is restored and the action fails with the
-    end of the scheduler's log.
-  - The switch is one rename of the launch file, which is the static-pod manifest, a systemd drop-in or the like.
-    Comments, order and quotes of a manifest are kept.
-  - kube-scheduler accepts one extender that binds pods. Where another one does, the action fails.
-  - Before the first change bytes, mode and owner are recorded in O(backup_dir). With O(state=absent) exactly these are
-    restored; where others changed the launch file since, only accelkit's part is removed.
-  - The action decides on the controller. The managed host needs a POSIX shell, and no Python. With O(pod) it needs no
-    connection of Ansible's either, and a pod on the node decides and acts.
+  - Switches the kube-scheduler of one host to a copy of its configuration with the extender of accelkit, and waits
+    until kube-scheduler runs with this copy. Otherwise, the action restores the former launch file and fails with the
+    end of the log of kube-scheduler.
+  - The switch is one rename of the launch file, which is the static pod manifest, a systemd drop-in or a similar file.
+    Comments, order and quotes of a manifest stay unchanged.
+  - kube-scheduler accepts only one extender that binds pods. The action fails if another extender binds pods.
+  - Before the first change, the action records the content, mode and owner of the launch file in O(backup_dir).
+    O(state=absent) restores them. If the launch file was changed by a user or another program since, the action removes
+    only the part of accelkit.
+  - The action makes its decisions on the controller. The managed host needs a POSIX shell and no Python. With O(pod),
+    Ansible does not connect to the host, and a pod on the node makes the decisions and changes.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._attributes
@@ -34,66 +35,67 @@ attributes:
   diff_mode:
     support: full
   action:
-    description: Runs on the controller, and small shell scripts on the managed host.
+    description: Runs on the controller, and runs small shell scripts on the managed host.
     support: full
 requirements:
   - The Python package C(accelkit) on the controller.
 options:
   state:
     description:
-      - Whether kube-scheduler calls the extender.
-      - With V(verified) nothing is changed, and the action fails where something would be, or the scheduler is not
-        running.
+      - V(present) configures kube-scheduler to call the extender.
+      - V(verified) changes nothing. The action fails if the configuration differs or kube-scheduler is not running.
+      - V(absent) restores the original configuration.
     type: str
     choices: [present, verified, absent]
     default: present
   launch:
-    description: How kube-scheduler is started on the host.
+    description: Launch of kube-scheduler on the host.
     type: dict
     default: {}
     suboptions:
       kind:
         description:
           - V(static_pod) is a manifest of the kubelet, as kubeadm writes it.
-          - V(systemd) is a unit, V(k3s) and V(rke2) are those distributions' servers.
-          - V(config_file) is a KubeSchedulerConfiguration that is edited in place and that its runner watches.
+          - V(systemd) is a systemd unit. V(k3s) and V(rke2) are the servers of these distributions.
+          - V(config_file) is a KubeSchedulerConfiguration that the action edits in place and that the runner of
+            kube-scheduler watches.
         type: str
         choices: [static_pod, systemd, k3s, rke2, config_file]
         default: static_pod
       path:
-        description: Path of the manifest or the configuration. The default is kubeadm's manifest.
+        description: Path of the manifest or the configuration. The default is the manifest of kubeadm.
         type: str
         default: ""
       unit:
-        description: Name of systemd's unit. Default is the usual one.
+        description: Name of the systemd unit. The default is the usual name.
         type: str
         default: ""
       state_path:
-        description: With V(config_file), the JSON file with C(ready), C(config_sha256) and C(error) of its runner.
+        description: With V(config_file), the JSON file of the runner, with C(ready), C(config_sha256) and C(error).
         type: str
         default: ""
   node:
-    description: Name of the host's node; with V(static_pod) its mirror pod is watched.
+    description: Name of the node of the host. With V(static_pod), the action watches its mirror pod.
     type: str
     default: ""
   kubernetes_version:
-    description: Version of the cluster as V(v1.34.4); it decides the format of the configuration.
+    description: Version of the cluster, for example V(v1.34.4). It determines the format of the configuration.
     type: str
     default: ""
   extender:
-    description: How kube-scheduler calls the extender. Required unless O(state=absent).
+    description: Settings for calls of the extender. Required unless O(state=absent).
     type: dict
     suboptions:
       url_prefix:
-        description: Where the extender listens, as V(https://10.96.0.20:32766).
+        description: URL of the extender, for example V(https://10.96.0.20:32766).
         type: str
         required: true
       server_name:
-        description: The name in the extender's certificate, where the URL has an address.
+        description: Name to verify in the certificate of the extender, if the URL contains an address.
         type: str
         default: ""
       weight:
-        description: Weight of its scores beside those of the scheduler's own plugins.
+        description: Weight of the scores of the extender, relative to the plugins of kube-scheduler.
         type: int
         default: 1
       http_timeout:
@@ -101,44 +103,50 @@ options:
         type: str
         default: 10s
       node_cache_capable:
-        description: Whether the scheduler sends names of nodes only, not the nodes.
+        description: Whether kube-scheduler sends only the names of nodes, and not the nodes.
         type: bool
         default: true
       ignorable:
-        description: Whether pods are scheduled past the extender when it does not answer. They then get no card.
+        description: >-
+          Whether kube-scheduler schedules pods without the extender if the extender does not answer. These pods get no
+          card.
         type: bool
         default: false
       managed_resources:
-        description: Pods that ask for one of these are sent to the extender.
+        description: kube-scheduler calls the extender for pods that request at least one of these resources.
         type: list
         elements: str
         default: [accelkit.io/memory, accelkit.io/cards]
   credentials:
-    description: PEM texts by which kube-scheduler and the extender authenticate each other; required for HTTPS.
+    description: >-
+      PEM certificates and key by which kube-scheduler and the extender authenticate each other. Required for HTTPS.
     type: dict
     suboptions:
       ca:
-        description: Certificates of the authorities that sign the extender's certificate.
+        description: Certificates of the authorities that sign the certificate of the extender.
         type: str
         required: true
       certificate:
-        description: kube-scheduler's certificate as a client.
+        description: Client certificate of kube-scheduler.
         type: str
         required: true
       key:
-        description: Its private key.
+        description: Private key of kube-scheduler.
         type: str
         required: true
   pod:
     description:
-      - Reach the host through a pod on O(node) instead of the inventory's connection. The pod, its rights and its
-        Secret are made in C(kube-system) and deleted afterwards; in check mode, too, since nothing else can look there.
-      - It works for V(static_pod) and V(config_file).
+      - Access the host through a pod on O(node), and not through the connection of the inventory. The action creates
+        the pod, its rights and its Secret in C(kube-system), and deletes them afterwards.
+      - In check mode, the action creates no pod. It reads only the API server, and warns that it does not know the
+        changes of the files.
+      - It supports V(static_pod) and V(config_file).
     type: dict
     suboptions:
       image:
         description:
-          - The image of accelkit, which the node has or can pull. Empty is that of the node agents which are installed.
+          - Image of accelkit, which the node must have or be able to pull. If it is empty, the action uses the image of
+            the installed node agents.
         type: str
         default: ""
       pull_secrets:
@@ -148,36 +156,37 @@ options:
         default: []
       host_folders:
         description: >-
-          Further folders of the host that the pod may read. It sees those of the manifest, of O(folder) and of
-          O(backup_dir); another one is needed where a configuration that the scheduler has already lies elsewhere.
+          Further folders of the host that the pod can read. By default, it can read the folders of the manifest,
+          O(folder) and O(backup_dir). Add a folder if the existing configuration of kube-scheduler is in another
+          folder.
         type: list
         elements: path
         default: []
   dns_policy:
     description:
-      - V(ClusterFirstWithHostNet) lets the scheduler's pod resolve names of Services. The default leaves it as it is,
-        and the extender is then called by address.
+      - V(ClusterFirstWithHostNet) lets the pod of kube-scheduler resolve names of Services. The default does not change
+        the DNS policy, and kube-scheduler then calls the extender by its address.
     type: str
     choices: ["", ClusterFirstWithHostNet]
     default: ""
   folder:
-    description: Folder on the host for accelkit's own files.
+    description: Folder on the host for the files of accelkit.
     type: str
     default: /etc/kubernetes/accelkit
   backup_dir:
     description:
-      - Folder on the host for the record and the original bytes.
-      - It must not be the folder of the launch file; the kubelet starts everything that lies in its manifest folder.
+      - Folder on the host for the record and the original content.
+      - It must not be the folder of the launch file, because the kubelet starts each file in its manifest folder.
     type: str
     default: /var/lib/accelkit/backup
   timeout:
-    description: Deadline, in seconds, of each wait for kube-scheduler.
+    description: Deadline of each wait for kube-scheduler in seconds.
     type: int
     default: 120
   adopt_gcushare:
     description:
-      - Whether an installation of Enflame GCUShare is adopted. The manifest that it backed up counts as the
-        original, and its files are deleted.
+      - Whether to adopt an installation of Enflame GCUShare. The manifest in its backup becomes the recorded original,
+        and the action deletes its files.
     type: bool
     default: false
 """
@@ -203,7 +212,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 restored:
-  description: With O(state=absent), whether the recorded original was restored with its mode and owner.
+  description: With O(state=absent), whether the action restored the recorded original with its mode and owner.
   returned: success
   type: bool
   sample: true

@@ -14,18 +14,19 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Fails where a variable of the host has a wrong value, or where one of any host has a name that begins with
-    C(accelkit_) and is not known; the nearest known name is shown.
-  - A variable whose value is the empty text counts as not set.
+  - Fails if a variable of the host has an invalid value.
+  - Fails if the name of a variable of any host starts with C(accelkit_) and is unknown. The message contains the most
+    similar known name.
+  - A variable with an empty value counts as not set.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
   action:
     description: Runs on the controller.
     support: full
@@ -34,10 +35,9 @@ requirements:
 options:
   settings:
     description:
-      - By name of the variable its argument specification, as roles have it.
-      - >-
-        Beside that, C(format) may be C(unit) for a unit of memory, C(size) for an amount of memory, C(port) for a
-        port or 0, or C(list) for a list that must not be written as a text with commas.
+      - The argument specification of each variable by its name, in the format of the argument specifications of roles.
+      - In addition, C(format) may be C(unit) for a unit of memory, C(size) for an amount of memory, or C(port) for a
+        port or 0. The value C(list) rejects a list that is written as a string with commas.
     type: dict
     required: true
 """
@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 errors:
-  description: What is wrong, one sentence each.
+  description: The errors, one sentence each.
   returned: failure
   type: list
   elements: str

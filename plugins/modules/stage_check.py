@@ -14,15 +14,17 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Has kube-scheduler place a pod on each node that asks for the smallest share, opens its device nodes, reads its
-    limit and adds two vectors. What it read, its assignment, the extender's ledger and what the kubelet holds are
-    compared. The results are those of the stages C(plugin-check) and C(extender-check).
-  - Writes them into the annotation C(accelkit.io/stages) of each node, with the state of the node that they were found
-    in. Results of other stages stay.
-  - Results that passed are believed for O(max_age) seconds as long as the node's boot, kernel, drivers and cards are
-    the same, so that a run right after another one does no work.
-  - A node that cannot be checked, because it is full for one, has not failed. What failed is warned of, and returned.
-  - The pods are deleted, whatever happens, and what an earlier run left of them is deleted first.
+  - Runs a pod on each node, which kube-scheduler places. The pod requests the smallest share, opens its device nodes,
+    reads its limit and adds two vectors.
+  - Compares the results of the pod, its assignment, the ledger of the extender and the allocation of the kubelet. The
+    results belong to the stages C(plugin-check) and C(extender-check).
+  - Writes the results to the annotation C(accelkit.io/stages) of each node, together with the state of the node.
+    Results of other stages stay.
+  - Passed results are valid for O(max_age) seconds if the boot, kernel, drivers and cards of the node are the same. So
+    a second run directly after the first one does no work.
+  - A node that cannot be checked has not failed, for example a full node. The module warns of failures and returns
+    them.
+  - The module deletes its pods in any case. First it deletes pods that an earlier run left.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -31,32 +33,33 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It says which nodes would be checked, and returns the results that are recorded.
+    details: The module returns the nodes that it would check, and the recorded results.
   diff_mode:
     support: none
-    details: Results are no settings.
+    details: Results are not settings.
 options:
   state:
     description:
-      - V(checked) checks nodes and records what was found.
-      - V(absent) deletes the annotation from all nodes, and pods that are left.
+      - V(checked) checks the nodes and records the results.
+      - V(absent) deletes the annotation from all nodes, and deletes remaining pods.
     type: str
     choices: [checked, absent]
     default: checked
   nodes:
     description:
-      - Names of the nodes to check; all must exist. Without it, all with the label C(accelkit.io/share=true).
+      - Names of the nodes to check. All of them must exist.
+      - By default, the module checks all nodes with the label C(accelkit.io/share=true).
     type: list
     elements: str
     default: []
   namespace:
     description:
-      - Namespace of accelkit, and of the pods.
+      - Namespace of accelkit and of the pods.
     type: str
     default: accelkit
   image:
     description:
-      - Image of accelkit; required with O(state=checked).
+      - Image of accelkit. Required with O(state=checked).
     type: str
   image_pull_secrets:
     description:
@@ -66,42 +69,43 @@ options:
     default: []
   runtime_class:
     description:
-      - RuntimeClass of the pods, where workloads need one to reach the driver; empty for none.
+      - RuntimeClass of the pods, if workloads need one to access the driver. An empty value sets none.
     type: str
     default: ""
   scheduler:
     description:
-      - Name of the scheduler that calls the extender; empty for the cluster's own.
+      - Name of the scheduler that calls the extender. An empty value selects the default scheduler of the cluster.
     type: str
     default: ""
   extender_url:
     description:
-      - URL of the extender; empty for through the API server.
+      - URL of the extender. If it is empty, the module connects through the API server.
     type: str
     default: ""
   extender_service:
     description:
-      - Name of the extender's Service, to which the API server proxies.
+      - Name of the Service of the extender, to which the API server proxies.
     type: str
     default: accelkit-extender
   at_once:
     description:
-      - How many pods there may be at one time.
+      - Maximum number of pods at one time.
     type: int
     default: 32
   timeout:
     description:
-      - How long, in seconds, each pod may take.
+      - Limit for each pod in seconds.
     type: int
     default: 120
   max_age:
     description:
-      - For how long, in seconds, results that passed are believed; 0 to check all nodes anew.
+      - Number of seconds for which passed results are valid. With V(0), the module checks all nodes again.
     type: int
     default: 3600
   warn:
     description:
-      - Whether it warns of what failed; false where C(accelkit.kubernetes.stage_report) follows, which tells it.
+      - Whether to warn of failures. Use V(false) before M(accelkit.kubernetes.stage_report), which reports the
+        failures.
     type: bool
     default: true
 seealso:
@@ -109,49 +113,49 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Check the nodes that are shared
+- name: Check all shared nodes
   accelkit.kubernetes.stage_check:
     image: registry.example.org/accelkit/accelkit:0.1.0
 
-- name: Check one node anew
+- name: Check one node again
   accelkit.kubernetes.stage_check:
     image: registry.example.org/accelkit/accelkit:0.1.0
     nodes: [node-1]
     max_age: 0
 
-- name: Take the results off all nodes
+- name: Delete the results from all nodes
   accelkit.kubernetes.stage_check:
     state: absent
 """
 
 RETURN = r"""
 nodes:
-  description: The nodes that were chosen, sorted; with O(state=absent), those that had results.
+  description: The selected nodes, sorted. With O(state=absent), the nodes that had results.
   returned: success
   type: list
   elements: str
   sample: [node-1, node-2]
 checked:
-  description: The nodes on which a check ran, or would run in check mode.
+  description: Nodes on which a check ran, or in check mode would run.
   returned: success
   type: list
   elements: str
   sample: [node-1]
 stages:
-  description: By node and stage, how it ended (V(pass), V(skipped), V(stale), V(unknown) or V(fail)), and why.
+  description: The outcome by node and stage (V(pass), V(skipped), V(stale), V(unknown) or V(fail)), with the reason.
   returned: with O(state=checked)
   type: dict
   sample:
     node-1:
       plugin-check: {outcome: pass, evidence: '1 GiB of sim-0 (sim-16g): 1048576 numbers added', seconds: 2.1}
 faults:
-  description: What failed, one sentence for each node and stage.
+  description: The failures, one sentence for each node and stage.
   returned: with O(state=checked)
   type: list
   elements: str
   sample: ['node-1 plugin-check: NothingAllocatable: of 16 accelkit.io/memory of node-1 none is allocatable']
 doubtful:
-  description: What is stale or not known, one sentence for each node and stage.
+  description: Stale and unknown results, one sentence for each node and stage.
   returned: with O(state=checked)
   type: list
   elements: str
@@ -178,7 +182,7 @@ def main():
         nodes={"type": "list", "elements": "str", "default": []},
         namespace={"type": "str", "default": "accelkit"},
         image={"type": "str"},
-        # Names of Secrets, which Ansible takes for secrets unless it is told.
+        # The option contains names of Secrets. Ansible would treat them as secrets without no_log.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
         runtime_class={"type": "str", "default": ""},
         scheduler={"type": "str", "default": ""},
@@ -191,7 +195,7 @@ def main():
     )
     given = module.params
     if given["at_once"] < 1 or given["timeout"] < 1 or given["max_age"] < 0:
-        module.fail_json(msg="at_once and timeout are at least 1, and max_age at least 0")
+        module.fail_json(msg="at_once and timeout must be at least 1, and max_age at least 0")
     if given["state"] == "absent":
         run = call(module, lambda api: remove_stages(api, given["namespace"], check=module.check_mode))
         if run.left:

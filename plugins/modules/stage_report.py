@@ -9,15 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: stage_report
-short_description: Report which stage of enablement each node has reached
+short_description: Report the stage of enablement that each node has reached
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Judges, for each node, the stages from a bare node to a watched one, each with reason, evidence and next action.
-  - It shows what C(accelkit verify) shows, and may write it into files that CI systems and browsers read.
-  - It audits the cards too, as C(accelkit audit) does, and counts differences that last for 20 seconds.
-  - It does not fail where a stage failed, or the accounting differs; what failed is in RV(faults).
+  - Returns the result of each stage of each node, from a bare node to a monitored one, with reason, evidence and next
+    action.
+  - The module returns the same report as C(accelkit verify). It can write the report to files for CI systems and
+    browsers.
+  - It also audits the cards, as C(accelkit audit) does. It counts differences that last for 20 seconds.
+  - It does not fail if a stage failed or the accounting differs. RV(faults) lists the failures.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -26,43 +28,43 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It writes no file then, and nothing else at any time.
+    details: In check mode, the module writes no file. It never changes the cluster.
   diff_mode:
     support: none
-    details: A report is written anew each time.
+    details: The module writes the whole report each time.
 options:
   nodes:
     description:
-      - Names of the nodes to judge.
-      - Without it, all that are shared or have cards.
+      - Names of the nodes to examine.
+      - By default, the module examines all nodes that are shared or have cards.
     type: list
     elements: str
     default: []
     aliases: [node]
   namespace:
     description:
-      - Where accelkit runs.
+      - Namespace of accelkit.
     type: str
     default: accelkit
   wait_seconds:
     description:
-      - How long something that failed must do so, since what is on its way did not.
+      - Number of seconds for which a failure must last. Shorter failures can be changes in progress.
     type: float
     default: 10
   driver_mode:
     description:
-      - How accelkit brings drivers to the nodes, for what is told of the stage C(driver); packages leave no trace in
-        the cluster.
+      - How accelkit installs drivers on the nodes. The report uses it for the stage C(driver), because the cluster
+        contains no trace of packages.
     type: str
     choices: [preinstalled, package, container, kmm]
   folder:
     description:
-      - Where the report is written, on the host on which the module runs; it is made where it is absent.
-      - Without it, nothing is written.
+      - Folder for the report on the host on which the module runs. The module creates it if it does not exist.
+      - By default, the module writes no report.
     type: path
   formats:
     description:
-      - Which files are written, V(stages.txt), V(stages.json), V(stages.junit.xml), V(stages.ctrf.json) and
+      - Formats of the files. The files are V(stages.txt), V(stages.json), V(stages.junit.xml), V(stages.ctrf.json) and
         V(stages.html).
     type: list
     elements: str
@@ -73,7 +75,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Judge the stages of all nodes, and keep the report for CI
+- name: Report the stages of all nodes for CI
   accelkit.kubernetes.stage_report:
     folder: build/reports
     formats: [junit, html]
@@ -92,11 +94,11 @@ report:
   type: dict
   contains:
     outcome:
-      description: The worst of all, V(pass), V(skipped), V(stale), V(unknown) or V(fail).
+      description: The worst outcome of all nodes, V(pass), V(skipped), V(stale), V(unknown) or V(fail).
       type: str
       sample: pass
     exit_code:
-      description: With what C(accelkit verify) would end, 0, 3 or 4.
+      description: Exit code of C(accelkit verify), 0, 3 or 4.
       type: int
       sample: 0
     summary:
@@ -104,27 +106,27 @@ report:
       type: list
       elements: dict
     accounting:
-      description: Outcome of the audit, with its V(differences), V(notes), and V(problem) where nothing was compared.
+      description: Outcome of the audit, with its V(differences) and V(notes), and a V(problem) if nothing was compared.
       type: dict
     nodes:
-      description: One entry per node, with its state and, in V(stages), what was found of each stage.
+      description: One entry per node, with its state and, in V(stages), the result of each stage.
       type: list
       elements: dict
 faults:
-  description: What failed, one sentence for all nodes on which it did.
+  description: The failures. One sentence lists all nodes with the same failure.
   returned: success
   type: list
   elements: str
   sample: ["stage device-plugin: fail (AgentMissing) on node-1: the node agent: no pod of it is on the node; ..."]
 doubts:
-  description: What is stale or not known, one sentence for all nodes.
+  description: Stale and unknown results. One sentence lists all nodes with the same result.
   returned: success
   type: list
   elements: str
   sample: []
 files:
-  description: Paths of the files that were written; in check mode, that would be.
-  returned: when O(folder) is given
+  description: Paths of the written files, or in check mode of the files that would be written.
+  returned: if O(folder) is set
   type: list
   elements: str
   sample: [build/reports/stages.html, build/reports/stages.junit.xml]

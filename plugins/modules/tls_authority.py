@@ -9,16 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tls_authority
-short_description: Issue the certificates of extender, kube-scheduler and webhook
+short_description: Issue the certificates of the extender, kube-scheduler and the webhook
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Issues an authority, the extender's certificate and kube-scheduler's, and stores them in the Secrets C(accelkit-ca),
-    C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace; with O(webhook_names), also that of the
-    webhook of kernel caches, in C(accelkit-cache-webhook-tls).
-  - Issues what is missing, and renews what expires within O(renew_days) or is for other names.
-  - The diff shows digests and dates, never keys.
+  - Issues a certificate authority, and the certificates of the extender and of kube-scheduler. It stores them in the
+    Secrets C(accelkit-ca), C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace.
+  - With O(webhook_names), the module also issues the certificate of the webhook of kernel caches, and stores it in the
+    Secret C(accelkit-cache-webhook-tls).
+  - It issues missing certificates. It renews certificates that expire within O(renew_days) or are valid for other
+    names.
+  - The diff contains digests and dates, and never keys.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -31,55 +33,55 @@ attributes:
     support: full
 options:
   namespace:
-    description: Namespace of the Secrets; it must exist.
+    description: Namespace of the Secrets. It must exist.
     type: str
     required: true
   names:
-    description: Host names and addresses by which the extender is reached.
+    description: Host names and addresses at which clients reach the extender.
     type: list
     elements: str
     required: true
   renew_days:
-    description: How many days before they expire certificates are renewed.
+    description: Number of days before its expiry at which a certificate is renewed.
     type: int
     default: 30
   rotate_ca:
     description:
-      - Create a new authority. It and the former one are trusted until the next rotation.
-      - kube-scheduler reads authorities once, so it is restarted with the next run of its role.
+      - Whether to create a new authority. The new and the former authority are trusted until the next rotation.
+      - kube-scheduler reads authorities only at its start, so the next run of its role restarts it.
     type: bool
     default: false
   webhook_names:
     description:
-      - Host names by which the webhook of kernel caches is reached; without any, it gets no certificate.
-      - With O(given), too, its certificate is issued by accelkit's own authority.
+      - Host names at which clients reach the webhook of kernel caches. If the list is empty, the webhook gets no
+        certificate.
+      - The authority of accelkit issues this certificate, also with O(given).
     type: list
     elements: str
     default: []
   given:
     description:
-      - Certificates issued outside of accelkit, to use instead. Authority, names, purpose and dates are
-        checked.
-      - Without C(server), the Secret C(accelkit-extender-tls) is managed outside of accelkit too, for
-        example by cert-manager.
+      - Certificates from another authority that replace those of accelkit. The module checks authority, names, purpose
+        and dates.
+      - Without C(server), another program manages the Secret C(accelkit-extender-tls) too, for example cert-manager.
     type: dict
     suboptions:
       ca:
-        description: Certificates of the authorities, PEM.
+        description: Certificates of the authorities, as PEM.
         type: str
         required: true
       server:
-        description: The extender's certificate, PEM.
+        description: Certificate of the extender, as PEM.
         type: str
       server_key:
-        description: Its private key, PEM.
+        description: Private key of the extender, as PEM.
         type: str
       certificate:
-        description: kube-scheduler's certificate as a client, PEM.
+        description: Client certificate of kube-scheduler, as PEM.
         type: str
         required: true
       key:
-        description: Its private key, PEM.
+        description: Private key of kube-scheduler, as PEM.
         type: str
         required: true
   labels:
@@ -89,7 +91,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Keep the certificates
+- name: Issue or renew the certificates
   accelkit.kubernetes.tls_authority:
     kubeconfig: ~/.kube/config
     namespace: accelkit
@@ -100,19 +102,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 credentials:
-  description: What kube-scheduler needs, as C(ca), C(certificate) and C(key). The key is secret; use C(no_log).
+  description: >-
+    Credentials for kube-scheduler, as C(ca), C(certificate) and C(key). The key is a secret, so use C(no_log).
   returned: success
   type: dict
 ending:
   description: >-
-    A sentence for each certificate that ends within O(renew_days) and stays: in check mode any, else only those that
-    were issued outside of accelkit.
+    Sentences about certificates that expire within O(renew_days) and were not renewed. In check mode, these can be any
+    certificates. Otherwise, they are only certificates from another authority.
   returned: success
   type: list
   elements: str
   sample: ["accelkit-extender-tls is valid until 2027-11-21T06:00:00Z"]
 not_after:
-  description: The end of each certificate's validity, by name of its Secret.
+  description: End of the validity of each certificate, by the name of its Secret.
   returned: success
   type: dict
   sample: {accelkit-extender-tls: "2027-11-21T06:00:00Z"}
@@ -207,7 +210,7 @@ def main():
     after = redact(data)
     before = {name: each for name, each in redact(stored).items() if name in after}
     client = data[CLIENT]
-    # A result with the value of a secret option is masked; this key is what the caller asks for.
+    # Ansible masks values of secret options in results, but the caller requests this key.
     module.no_log_values.discard(client["tls.key"].decode())
     module.exit_json(
         changed=changed,

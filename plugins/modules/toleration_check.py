@@ -9,16 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: toleration_check
-short_description: Find what the taints of nodes with cards keep out
+short_description: Find pods that the taints of nodes with cards exclude
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - For each of O(resources), creates a pod that requests only this resource in a dry run, and reports whether the
-    answer tolerates the taints. It does if the admission plugin ExtendedResourceToleration is on.
-  - Lists the DaemonSets whose pods may run on the tainted nodes, and the pods that request one of O(resources), if they
-    do not tolerate the taints.
-  - The module warns of all of these and does not fail.
+  - Sends a dry run of a pod for each of O(resources) that requests only this resource, and checks whether the answer
+    tolerates the taints. It does if the admission plugin ExtendedResourceToleration is enabled.
+  - Lists DaemonSets whose pods can run on the tainted nodes, and pods that request one of O(resources), if they do not
+    tolerate the taints.
+  - The module only warns of these pods and DaemonSets. It does not fail.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -27,10 +27,12 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing. In check mode it asks for no pod, for which its user may have no right.
+    details: >-
+      The module changes nothing. In check mode, it sends no dry run, because the user may not have the right to create
+      pods.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   taints:
     description:
@@ -46,13 +48,13 @@ options:
     required: true
   resources:
     description:
-      - Extended resources by which pods ask for cards.
+      - Extended resources by which pods request cards.
     type: list
     elements: str
     required: true
   namespace:
     description:
-      - In which a pod is asked for, and not made; it must exist.
+      - Namespace of the dry runs, which create no pods. It must exist.
     type: str
     default: accelkit
 seealso:
@@ -60,7 +62,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Find what the taints keep out
+- name: Find the pods that the taints exclude
   accelkit.kubernetes.toleration_check:
     taints: [accelkit.io/memory]
     tainted: [node-1]
@@ -69,17 +71,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 repelled:
-  description: By resource, the keys of the taints that a pod that requests only this resource does not tolerate.
+  description: By resource, the keys of the taints that a pod with a request for only this resource does not tolerate.
   returned: success
   type: dict
   sample: {accelkit.io/cards: [accelkit.io/memory]}
 unknown:
-  description: By resource, why that is not known.
+  description: By resource, the reason why the result is unknown.
   returned: success
   type: dict
   sample: {}
 intolerant:
-  description: The first 50 DaemonSets and pods that should tolerate the taints and do not.
+  description: The first 50 DaemonSets and pods that should tolerate the taints and do not tolerate them.
   returned: success
   type: list
   elements: str

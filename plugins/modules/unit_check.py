@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: unit_check
-short_description: Check what a unit of memory would do to a cluster
+short_description: Check the effects of a unit of memory on a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Fails if accelkit does not support O(unit).
-  - Fails where a node has more memory than its kubelet takes as devices of that unit, and names the smallest unit that
-    works there. It uses the inventories that nodes publish. On a node without one, the node agent checks the same
-    before it registers.
-  - Fails where the cluster has another unit and workloads ask for memory, since their requests are numbers of units and
-    would change their meaning. O(accept_change=true) accepts that.
+  - Fails if a node has more memory than its kubelet accepts as devices of this unit. The message contains the smallest
+    unit that works on this node. The module reads the inventories that nodes publish. On a node without an inventory,
+    the node agent makes the same check before it registers.
+  - Fails if the cluster has another unit and workloads request memory, because their requests are numbers of units and
+    would change their meaning. O(accept_change=true) accepts this change.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,32 +28,33 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: none
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   unit:
     description:
-      - Amount of one C(accelkit.io/memory), as V(1GiB), V(512MiB) and so on down to V(1MiB), V(0.1GiB), V(0.01GiB)
-        and V(0.001GiB), or V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
-      - A number alone counts GiB, as GCUShare's memoryUnit does.
+      - Amount of one C(accelkit.io/memory), which is V(1GiB), V(512MiB) and so on down to V(1MiB), V(0.1GiB),
+        V(0.01GiB) and V(0.001GiB), or V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
+      - A number without a unit is in GiB, as in C(memoryUnit) of GCUShare.
     type: str
     required: true
   former_unit:
     description:
-      - Unit of another system that is taken over; empty for none. Requests are numbers of it as long as no node
-        publishes an inventory.
+      - Unit of another system that accelkit adopts. Requests are numbers of this unit until a node publishes an
+        inventory.
+      - An empty value sets none.
     type: str
     default: ""
   accept_change:
     description:
-      - Whether requests of workloads may change their meaning.
+      - Whether to accept that requests of workloads change their meaning.
     type: bool
     default: false
   dialects:
     description:
-      - Dialects whose resource names count.
+      - Dialects whose resources count as requests.
     type: list
     elements: str
     default: [native]
@@ -65,7 +66,7 @@ EXAMPLES = r"""
     kubeconfig: ~/.kube/config
     unit: 0.1GiB
 
-- name: Show which workloads a change of unit concerns
+- name: Find the workloads that a change of the unit affects
   accelkit.kubernetes.unit_check:
     unit: 1MiB
     accept_change: true
@@ -79,30 +80,30 @@ unit_bytes:
   type: int
   sample: 1073741824
 before:
-  description: The units of the cluster until now, in bytes; empty where no node is shared.
+  description: The units of the cluster until now, in bytes. It is empty if no node is shared.
   returned: always
   type: list
   elements: int
   sample: [1073741824]
 refusals:
-  description: By node, why the unit cannot be used there.
+  description: By node, the reason why the unit cannot be used there.
   returned: always
   type: dict
   sample: {}
 finer:
-  description: Nodes that take the unit over at once.
+  description: Nodes that apply the unit at once.
   returned: always
   type: list
   elements: str
   sample: [node-1]
 waiting:
-  description: Nodes that take the unit over when the pods that share their cards are gone.
+  description: Nodes that apply the unit after the pods that share their cards have ended.
   returned: always
   type: list
   elements: str
   sample: []
 workloads:
-  description: Workloads and waiting pods whose requests change their meaning, as one sentence each.
+  description: Workloads and waiting pods whose requests change their meaning, one sentence each.
   returned: always
   type: list
   elements: str

@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 
-# Private to this collection: no promise is made about it.
+# Private to this collection: its interface may change at any time.
 
 from __future__ import annotations
 
 import yaml
 
-# What an argument specification has of an option, beside its suboptions.
+# The fields of an option in an argument specification, in addition to its suboptions.
 FIELDS = ("type", "elements", "choices", "default", "required")
 
 
 def read_argument_spec(documentation):
-    """Return the argument specification of a module by its documentation, for the action plugin of the same name."""
+    """Return the argument specification in the documentation of a module, for the action plugin of the same name."""
     return _specified(yaml.safe_load(documentation)["options"])
 
 

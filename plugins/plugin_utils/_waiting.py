@@ -13,14 +13,14 @@ import time
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-# A module returns nothing until it ends. So the action plugin shows the wait, in the output of any runner of playbooks.
+# A module returns nothing until it ends. So the action plugin reports the wait in the output of the playbook.
 REPORT_SECONDS = 15.0
 
 display = Display()
 
 
 class Progress:
-    """Context manager that shows every 15 seconds what a task waits for, how long it has waited, and its limit.
+    """Context manager that reports every 15 seconds what a task waits for, how long it has waited, and its limit.
 
     Attributes:
         waiting: what the task waits for, for example `3 of 5 nodes: a, b, c`. The caller may change it during the wait.
@@ -57,7 +57,7 @@ class Progress:
 
 
 class WaitingAction(ActionBase):
-    """Runs the module of its own name, and shows what the module waits for.
+    """Action that runs the module of the same name, and reports what the module waits for.
 
     A module that waits in slices is called repeatedly. If it is not done within a slice, it fails and returns
     `waiting_for`, and `sentence`, which describes the problem.
@@ -65,7 +65,7 @@ class WaitingAction(ActionBase):
     Attributes:
         option: the option that sets the limit of the wait in seconds.
         default: the default of this option.
-        what: what the module waits for; shown until the module returns `waiting_for`.
+        what: what the module waits for; reported until the module returns `waiting_for`.
         slices: whether the module waits in slices.
         reads_without_limit: whether a module that waits in slices returns `waiting_for` even if its limit is 0 s.
     """

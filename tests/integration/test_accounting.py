@@ -37,7 +37,7 @@ async def test_a_pod_that_was_bound_without_the_extender_during_a_run_is_named(c
         await delete_if_present(cluster.api, PODS.replace("pods", "events") + "/forged")
     assert found["failed"]
     assert "pod default/during was bound to node-1 without the extender during this run" in found["msg"]
-    assert "delete it, so that its controller creates it anew" in found["msg"]
+    assert "delete it, so that its controller creates it again" in found["msg"]
     assert not module(cluster.sandbox, tmp_path, "memory_check", AT_THE_END).get("failed")
 
 

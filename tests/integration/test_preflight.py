@@ -61,7 +61,7 @@ def test_a_namespace_in_which_others_work_is_theirs(control_plane, theirs):
 @pytest.mark.usefixtures("given_whole")
 def test_cards_that_another_plugin_gives_are_left_to_it(control_plane):
     said = preflight(control_plane, accelkit_shared_nodes=["node-1"])
-    assert "somebody else's (NodeOwned: node-1:" in said
+    assert "nodes to share have another owner (NodeOwned: node-1:" in said
     assert "(nvidia.com/gpu: 8)" in said
 
 

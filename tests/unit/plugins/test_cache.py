@@ -108,5 +108,5 @@ def test_an_absent_cache_is_no_change(run_module, asked, name, wait, seconds):
 def test_a_kind_that_does_not_fit_its_namespace_is_refused(run_module, asked, kind, namespace):
     given = {"name": "llama", "kind": kind} | ({"namespace": namespace} if namespace else {})
     answer = run_module(cache, given)
-    assert "give a namespace for a GKMCache" in answer["msg"]
+    assert "set namespace for a GKMCache" in answer["msg"]
     assert asked == []

@@ -139,7 +139,7 @@ def test_pods_that_were_bound_past_the_extender_are_named_with_what_to_do(run_mo
     assert asked == [((began,), {})]
     assert answer["msg"].startswith(
         "the scheduling is inconsistent: pod d/p was bound to a without the extender. A pod that was bound without the "
-        "extender may lie on a card that others need: delete it"
+        "extender may use a card that other pods need: delete it"
     )
     assert [each["kind"] for each in answer["differences"]] == ["bound_past_extender"]
     assert not run_module(memory_check, {"nodes": ["a"]}).get("failed")

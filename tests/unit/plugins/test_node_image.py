@@ -164,7 +164,7 @@ def test_check_mode_changes_nothing(node, give, runtime):
 def test_an_archive_of_another_image_is_told_and_leaves_no_file(node, give, runtime):
     node.install(runtime)
     node.images = {f"{REPOSITORY}:old": "d-old"}
-    with pytest.raises(AnsibleActionFail, match=rf"the archive\.tar\.gz holds no image {WANTED}"):
+    with pytest.raises(AnsibleActionFail, match=rf"the archive\.tar\.gz does not contain the image {WANTED}"):
         give(holds={"busybox:1": "d-busybox"})
     assert node.images[f"{REPOSITORY}:old"] == "d-old"
     assert list(node.files.iterdir()) == []

@@ -30,14 +30,17 @@ def test_two_owners_of_a_card_are_refused(run_module, cluster):
     answer = run_module(node_owners, {})
     assert answer["failed"]
     assert answer["msg"] == (
-        "another device plugin gives the same cards (a: nvidia.com/gpu: 8), so two would give one card away "
+        "another device plugin gives the same cards (a: nvidia.com/gpu: 8), so one card could be allocated twice "
         "(TwoOwners: it holds them); let one go"
     )
 
 
 def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
     cluster(a=OWNED)
-    assert "somebody else's (NodeOwned: a: it holds them)" in run_module(node_owners, {"nodes": ["a"]})["msg"]
+    assert (
+        "nodes to share have another owner (NodeOwned: a: it holds them)"
+        in run_module(node_owners, {"nodes": ["a"]})["msg"]
+    )
 
 
 def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):

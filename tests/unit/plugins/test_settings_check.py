@@ -51,7 +51,7 @@ def test_the_empty_text_is_not_set(check):
         ({"accelkit_policy": "sprad"}, "value of accelkit_policy must be one of: binpack, spread, got: sprad"),
         ({"accelkit_unit": "3MiB"}, "accelkit_unit: "),
         ({"accelkit_min_free": "much"}, "accelkit_min_free: "),
-        ({"accelkit_metrics_port": 65536}, "accelkit_metrics_port: 65536 is no port"),
+        ({"accelkit_metrics_port": 65536}, "accelkit_metrics_port: 65536 is not a valid port"),
         ({"accelkit_metrics_port": "x"}, "accelkit_metrics_port"),
         ({"accelkit_dialects": ["gsa"]}, "value of accelkit_dialects must be one or more of: native, gas"),
         (
@@ -79,4 +79,4 @@ def test_everything_wrong_is_told_at_once(check):
     assert not good
     assert "accelkit_unt is not known; accelkit_unit is" in said
     assert "accelkit_policy" in said
-    assert "-1 is no port" in said
+    assert "-1 is not a valid port" in said
