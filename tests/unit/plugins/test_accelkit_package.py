@@ -40,7 +40,7 @@ def test_the_package_that_is_tested_fits():
         (
             "9.9.9",
             None,
-            f"accelkit, and the collection accelkit.kubernetes is {COLLECTION_VERSION}; ",
+            f"accelkit, but the collection accelkit.kubernetes has version {COLLECTION_VERSION}; ",
         ),
         # It is the version that is mended, whatever the older one lacks.
         ("0.0.1", ImportError("cannot import name 'new'"), "has version 0.0.1 of the Python package accelkit"),
