@@ -108,7 +108,7 @@ def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"nodes": ["c"]}, "no node with cards named c; choose among a, b"),
+        ({"nodes": ["c"]}, "cannot find a node with cards named c; choose among a, b"),
         ({"min_free": "lots"}, "'lots' is not a size; write it as"),
         ({"kubeconfig": "/nowhere/config"}, "kubeconfig /nowhere/config cannot be read"),
     ],
