@@ -9,12 +9,12 @@ _MOST_DOUBLINGS = 1000
 
 
 class BackOff(NamedTuple):
-    """Waits that double with each failure in a row, from the first to the longest, in seconds."""
+    """Delays in seconds that double with each consecutive failure, from the first delay to the longest."""
 
     first_seconds: float
     longest_seconds: float
 
     def compute(self, failures: int) -> float:
-        """Return how many seconds to wait after so many failures in a row; the first failure is 1."""
+        """Return how many seconds to wait after this number of consecutive failures, which is at least 1."""
         doublings = min(max(failures - 1, 0), _MOST_DOUBLINGS)
         return min(self.longest_seconds, self.first_seconds * 2.0**doublings)

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage."""
+"""The command line. Exit codes: 0 for success, 1 for an error that the message explains, 2 for incorrect usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit import __version__
 from accelkit.errors import AccelkitError
 from accelkit.logs import set_up_log
 
-# A command is imported when it is called, so that it does not wait for the libraries of the others.
+# A command is imported only when it is called, so that it does not load the libraries of the other commands.
 USER_COMMANDS: Final = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
@@ -45,7 +45,7 @@ SERVICES: Final = {
 
 
 class _Root(click.Group):
-    """The program. It prints an AccelkitError as one line; any other exception is a defect and keeps its traceback."""
+    """The program. It prints an AccelkitError as one line. Any other exception is a bug and keeps its traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -66,7 +66,7 @@ class _Root(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write two sections, because users start no services: the playbooks do."""
+        """Write two sections, because the playbooks start the services and users do not."""
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
         for title, names in (("Commands", USER_COMMANDS), ("Services, which site.yml runs in the cluster", SERVICES)):
             found = [(name, self.get_command(ctx, name)) for name in names]

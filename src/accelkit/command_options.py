@@ -1,4 +1,4 @@
-"""Options that several commands have, each declared once."""
+"""Options that several commands share, each declared once."""
 
 from __future__ import annotations
 

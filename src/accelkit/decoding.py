@@ -1,4 +1,4 @@
-"""Preparation of types for `msgspec.convert`, and versions of documents."""
+"""Preparation of types for `msgspec.convert`, and reader of document versions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 def prepare(*types: Any) -> None:
     """Let msgspec analyse types while their module is imported.
 
-    Otherwise msgspec analyses a type at its first use. If a second thread uses the type before that is finished, the
-    process ends with SIGSEGV. A `msgspec.json.Decoder` of the module prepares its type as well; `msgspec.convert` has
-    no such form.
+    Otherwise, msgspec analyses a type when it is first used. If a second thread uses the type before the analysis is
+    finished, the process crashes with SIGSEGV. A module-level `msgspec.json.Decoder` also prepares its type, but
+    `msgspec.convert` has no equivalent.
     """
     for each in types:
         msgspec.json.Decoder(each)
@@ -26,7 +26,7 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 def decode_version(document: str) -> int:
-    """Return the version of a JSON document, which is read first because another version may have other fields.
+    """Return the version of a JSON document. Read it first, because a different version may have different fields.
 
     Raises:
         msgspec.MsgspecError: it has no version.

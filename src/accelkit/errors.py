@@ -1,16 +1,16 @@
 """Errors of accelkit, in one tree.
 
 AccelkitError
-  QuantityError        a Kubernetes quantity or amount that cannot be read
+  QuantityError        a Kubernetes quantity or amount cannot be read
   RequestError         a pod's request can never be granted as written
   InventoryError       a node's inventory annotation cannot be used
   AssignmentError      an assignment annotation cannot be used
   ManagedResourcesError  the record of managed resources cannot be used
   ProfileError         a vendor profile or dialect is invalid
-  PluginError          a plug-in of another distribution cannot be used
+  PluginError          a plug-in from another distribution cannot be used
   ApiError             the Kubernetes API server refused a request or could not be reached
-  DevicePluginError    the device plugin, or the kubelet in its calls, failed
-  ConfigurationError   a file or option of the user is invalid
+  DevicePluginError    the device plugin, or the kubelet when calling it, failed
+  ConfigurationError   a file or option from the user is invalid
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         a service of accelkit returned an error, or no response
@@ -19,25 +19,25 @@ AccelkitError
   NotReadyError        the extender cannot decide now
   NotLeadingError      another replica of the extender is the leader
   AccessError          a client of the extender is not authenticated or not authorized
-  BadArgsError         kube-scheduler's arguments lack what the verb needs
+  BadArgsError         kube-scheduler's arguments lack something that the verb needs
   BindingError         a pod cannot be bound to the requested node
-    PodGoneError       the pod does not exist any more
-  MisfitError          a pod does not fit its node any more (in accelkit.placement.misfit)
+    PodGoneError       the pod no longer exists
+  MisfitError          a pod no longer fits on its node (in accelkit.placement.misfit)
   CacheError           a kernel cache, its image or its folder is invalid
   RegistryError        an image registry refused a request, sent invalid data, or could not be reached
   SignatureError       an image's signatures do not satisfy the signer policy, or cannot be verified
-    RejectedError      one signature does not satisfy one signer (accelkit.kernelcache.signatures.findings)
-    UnverifiedError    no signature of an image satisfies a policy (the same module)
+    RejectedError      one signature does not satisfy one signer (in accelkit.kernelcache.signatures.findings)
+    UnverifiedError    no signature of an image satisfies a policy (in the same module)
   ExampleError         the requested example cannot be generated
   WorkError            a check in a pod failed (in accelkit.enablement.work.share_check.evidence)
   GroupSizeError       the size of a pod group is unknown (in accelkit.extender.groups.group_index)
   PullSecretError      a pull secret cannot be used (in accelkit.kernelcache.registry.pull_secrets)
   UnreadablePodError   a pod cannot be read (in accelkit.cachecontroller.live_reads.pods)
-  AnnotationError      the request of a pod for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
-    UnknownCacheError    it names an unknown cache (in accelkit.cachecontroller.webhook.injection)
+  AnnotationError      a pod's request for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
+    UnknownCacheError    the request names an unknown cache (in accelkit.cachecontroller.webhook.injection)
   ReplacementError     a pod cannot get its cache as requested (in accelkit.cachecontroller.webhook.replacement)
 
-Each error has one sentence for the user and, if accelkit knows it, the next step.
+Each error has a one-sentence message for the user and, if it is known, the next step.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class AccelkitError(Exception):
 
 
 class QuantityError(AccelkitError):
-    """A Kubernetes quantity or amount that cannot be read."""
+    """A Kubernetes quantity or amount cannot be read."""
 
 
 class RequestError(AccelkitError):
@@ -89,19 +89,19 @@ class ProfileError(AccelkitError):
 
 
 class PluginError(AccelkitError):
-    """A plug-in of another distribution cannot be used; the message names that distribution."""
+    """A plug-in from another distribution cannot be used; the message names the distribution."""
 
 
 class DevicePluginError(AccelkitError):
-    """The device plugin, or the kubelet in its calls, failed."""
+    """The device plugin, or the kubelet when calling it, failed."""
 
 
 class ConfigurationError(AccelkitError):
-    """A file or option of the user is invalid."""
+    """A file or option from the user is invalid."""
 
 
 class CertificateError(AccelkitError):
-    """A certificate cannot be used for its purpose, for these names or at this time."""
+    """A certificate cannot be used for its purpose, for the required names, or at this time."""
 
 
 class SandboxError(AccelkitError):
@@ -117,7 +117,7 @@ class WaitError(ServiceError):
 
     Args:
         seconds: the timeout.
-        waiting: what has not reached the state, such as `3 of 5 nodes: a, b, c`.
+        waiting: the objects that have not reached the state, such as `3 of 5 nodes: a, b, c`.
         sentence: the problem.
         next_step: what the user can do about it.
     """
@@ -133,7 +133,7 @@ class NoExtenderError(ServiceError):
 
 
 class NotReadyError(AccelkitError):
-    """The extender cannot decide now; the message states what it waits for."""
+    """The extender cannot decide now; the message says what it is waiting for."""
 
 
 class NotLeadingError(AccelkitError):
@@ -154,7 +154,7 @@ class AccessError(AccelkitError):
 
 
 class BadArgsError(AccelkitError):
-    """The arguments of a verb lack what it needs; the message states what."""
+    """The arguments lack something that the verb needs; the message says what."""
 
 
 class BindingError(AccelkitError):
@@ -162,7 +162,7 @@ class BindingError(AccelkitError):
 
 
 class PodGoneError(BindingError):
-    """The pod does not exist any more, or another pod has its name."""
+    """The pod no longer exists, or another pod has its name."""
 
 
 class ApiError(AccelkitError):
@@ -170,7 +170,7 @@ class ApiError(AccelkitError):
 
     Args:
         message: the API server's message, if it sent one.
-        status: the HTTP status, or 0 without a response (then the effect of the request is unknown).
+        status: the HTTP status, or 0 if there was no response (the effect of the request is then unknown).
         reason: the API server's machine-readable reason (`Conflict`, `NotFound`…), or empty.
     """
 
@@ -186,7 +186,7 @@ class ApiError(AccelkitError):
 
     @property
     def unavailable(self) -> bool:
-        """Whether the server is unavailable. A status of 500 may concern one object, such as one too large to store."""
+        """Whether the server is unavailable. A status of 500 may concern only one object, such as an oversized one."""
         return self.unanswered and self.status != HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
@@ -201,12 +201,12 @@ class ApiError(AccelkitError):
 
     @property
     def conflict(self) -> bool:
-        """Whether the object conflicts with the request: it changed, has another UID, or exists already."""
+        """Whether the object conflicts with the request: it has changed, has a different UID, or already exists."""
         return self.status == HTTPStatus.CONFLICT
 
     @property
     def already_exists(self) -> bool:
-        """Whether an object of this name exists already."""
+        """Whether an object with this name already exists."""
         return self.conflict and self.reason == "AlreadyExists"
 
     @property
@@ -216,7 +216,7 @@ class ApiError(AccelkitError):
 
 
 class PageTooLargeError(ApiError):
-    """A page of a list is too large, or takes too long; a smaller page may succeed."""
+    """A page of a list is too large, or takes too long to read; a smaller page may succeed."""
 
 
 class CacheError(AccelkitError):
@@ -228,13 +228,13 @@ class RegistryError(AccelkitError):
 
     Args:
         message: one sentence that names the registry and the repository.
-        status: the HTTP status, or 0 without a response.
-        retryable: whether the same request may succeed later. Such an error has no information about the image.
-        retry_after_seconds: the registry's `Retry-After` in seconds; 0 without one.
+        status: the HTTP status, or 0 if there was no response.
+        retryable: whether the same request may succeed later. Such an error says nothing about the image.
+        retry_after_seconds: the value of the registry's `Retry-After` header in seconds; 0 if there is none.
         unreached: whether no connection was established.
 
     Attributes:
-        beside_mirrors: whether mirrors answered the request although the registry itself could not be reached.
+        beside_mirrors: whether mirrors responded to the request although the registry itself could not be reached.
     """
 
     def __init__(
@@ -276,10 +276,10 @@ def find_first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 @contextmanager
 def raise_first(*kinds: type[Exception]) -> Iterator[None]:
-    """Replace a group of exceptions by its first exception, if all of them are of these kinds.
+    """Replace a group of exceptions with its first exception, if all of them are of these types.
 
-    The user reads one error. The other failures have the same cause, or appear at the next attempt. The code does not
-    use `except*`, because some releases of Python raise a group again.
+    The user sees one error. The other failures have the same cause, or appear at the next attempt. The code does not
+    use `except*`, because some Python releases then raise a group again.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Logging of the services: to stdout, and to files on the host that outlive the pods."""
+"""Logging for the services: to stdout, and to files on the host that outlive the pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s %(filename)s:%(lineno)d %(message)s
 
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
-# Words that need no quotes in a line of text.
+# Words that do not need quotes in a line of text.
 _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 _ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -40,13 +40,13 @@ class LogFormat(StrEnum):
 class Facts:
     """A message with named values: `event name=value …` in text, members of the object in JSON.
 
-    A logger accepts it as the message. The same values have the same names everywhere: `pod` (namespace and name),
-    `uid` (the UID of the pod, which connects the lines of the extender and the node agent), `node`, `container`,
-    `cards`, `seconds`. Values from users are quoted, so that a user cannot forge a line of the log.
+    A logger accepts it as the message. Values have the same names everywhere: `pod` (namespace and name), `uid` (the
+    UID of the pod, which connects the lines of the extender and the node agent), `node`, `container`, `cards`,
+    `seconds`. Values from users are quoted, so that a user cannot forge a log line.
 
     Args:
-        event: what happened, always in the same words for the same event.
-        values: values that JSON can represent. A mapping or a sequence is written as JSON in text, too.
+        event: what happened, always worded the same for the same event.
+        values: values that JSON can represent. In text, too, a mapping or a sequence is written as JSON.
     """
 
     def __init__(self, event: str, **values: object) -> None:
@@ -58,12 +58,12 @@ class Facts:
 
 
 class RepeatLog:
-    """Logs a repeated message once in an interval, with the number of repeats that were not logged (`repeats`).
+    """Logger that logs a repeated message once per interval, with the number of suppressed repeats (`repeats`).
 
     Args:
         log: the logger.
         seconds: the interval.
-        keys: the number of keys to remember; the key that was logged longest ago is forgotten first.
+        keys: the number of keys to remember; the key that was logged least recently is forgotten first.
         clock: a monotonic clock in seconds.
     """
 
@@ -76,7 +76,7 @@ class RepeatLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log, self._seconds, self._keys, self._clock = log, seconds, keys, clock
-        # When each key was logged, and the number of repeats since.
+        # When each key was last logged, and the number of repeats since then.
         self._logged: OrderedDict[Hashable, tuple[float | None, int]] = OrderedDict()
 
     def info(self, key: Hashable, make: Callable[[], Facts]) -> None:
@@ -111,7 +111,7 @@ class RepeatLog:
 
 
 class ErrorReporter:
-    """Logs an error once until it changes.
+    """Logger that logs an error only once until it changes.
 
     Args:
         log: the logger.
@@ -135,15 +135,15 @@ class ErrorReporter:
 
 
 def set_up_log(level: str) -> None:
-    """Log to stderr at this level and above, unless logging is already configured."""
+    """Log to stderr at this level or higher, unless logging is already configured."""
     logging.basicConfig(level=level, format=FORMAT, handlers=[_LogStream(sys.stderr)])
 
 
 def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stdout and, if there is a folder, to `<folder>/<name>.log`, both in this format.
 
-    Files are rotated at 10 MiB, and the last five are kept. If the folder is not writable, log a warning: a service
-    does not exit because of its log.
+    Files are rotated at 10 MiB, and the last five are kept. If the folder is not writable, log a warning, because a
+    logging problem must not stop a service.
     """
     root = logging.getLogger()
     formatter = _JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter(FORMAT)
@@ -167,16 +167,16 @@ def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = L
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A handler that logs one warning while lines cannot be written. `logging` would print a traceback for each line.
+    """A handler that logs one warning while lines cannot be written. `logging` prints a traceback for each such line.
 
-    A wrong log call still prints a traceback.
+    An incorrect logging call still prints a traceback.
     """
 
     _lost = 0
     _warning = ""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Write a line, then log a pending warning to all handlers, after this handler's lock was released."""
+        """Write a line. Then, after this handler's lock is released, log a pending warning to all handlers."""
         handled = super().handle(record)
         warning, self._warning = self._warning, ""
         if warning:
@@ -209,7 +209,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _LogStream(_Handler):
-    """Standard error or standard output; without effect if the stream was closed before the start."""
+    """Standard error or standard output. It has no effect if the stream was closed before the program started."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None:
@@ -220,7 +220,7 @@ class _LogStream(_Handler):
 
 
 class _LogFile(_Handler, RotatingFileHandler):
-    """A file that is opened again after a failed rotation."""
+    """A log file that is reopened after a failed rotation."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         super().handleError(record)
@@ -232,7 +232,7 @@ class _LogFile(_Handler, RotatingFileHandler):
 
 
 class _TextFormatter(logging.Formatter):
-    """Formatter of one line of text, followed by the traceback of an error, if there is one."""
+    """Formatter that produces one line of text, followed by the traceback of an error if there is one."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         # Users choose the names and commands of containers, so these may contain control characters.
@@ -243,7 +243,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formatter of one JSON object per line; standard members take precedence over facts of the same name."""
+    """Formatter that writes one JSON object per line; standard members take precedence over facts of the same name."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = record.msg if isinstance(record.msg, Facts) else None

@@ -1,4 +1,4 @@
-"""`-o table|json|yaml`: one way to print any listing."""
+"""`-o table|json|yaml`: a uniform way to print any listing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 4096
 
 
 class Format(StrEnum):
-    """How a listing is printed."""
+    """Formats in which a listing is printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 
 def output_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `-o` to a command; it arrives as `output`."""
+    """Add the option `-o` to a command, which receives its value as `output`."""
     return click.option(
         *("-o", "--output"),
         type=click.Choice([each.value for each in Format]),
@@ -38,7 +38,7 @@ def output_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def print_value(value: object, output: str, table: Callable[[], RenderableType]) -> None:
-    """Print `value` as JSON or YAML, or what `table` makes of it for people."""
+    """Print `value` as JSON or YAML, or as the table that `table` builds from it."""
     match Format(output):
         case Format.JSON:
             click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
@@ -46,7 +46,7 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
             stream = io.StringIO()
             writer = YAML()
             writer.default_flow_style = False
-            # A digest or a sentence is not to be broken.
+            # Do not break a digest or a sentence across lines.
             writer.width = _WIDTH
             writer.dump(msgspec.to_builtins(value), stream)
             click.echo(stream.getvalue(), nl=False)
@@ -55,7 +55,7 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
 
 
 class _Clean:
-    """What is printed, with what users wrote into it kept from steering the terminal."""
+    """Printable content in which text from users cannot control the terminal."""
 
     def __init__(self, table: RenderableType) -> None:
         self._table = table
@@ -66,9 +66,9 @@ class _Clean:
 
 
 def list_fields(fields: Iterable[tuple[str, str | Text]], *, indent: int = 0, gap: int = 2) -> list[Text]:
-    """Return a line for each name and value, the values below each other, `gap` blanks after the longest name.
+    """Return a line for each name and value, with the values aligned `gap` spaces after the longest name.
 
-    A grid of rich's would break a digest where a terminal ends.
+    A grid from rich would break a digest at the edge of the terminal.
     """
     rows = tuple(fields)
     width = max((len(name) for name, _ in rows), default=0) + gap

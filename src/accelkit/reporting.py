@@ -1,15 +1,16 @@
-"""Logging of a problem of an object once, although every event of the object contains it."""
+"""Logger that logs a problem with an object only once, although every event of the object contains it."""
 
 from __future__ import annotations
 
 import logging
 
-# The largest clusters have at most this many objects of a kind. The key that was reported longest ago is dropped first.
+# The largest clusters have at most this many objects of a kind. The key that was reported least recently is dropped
+# first.
 _KEYS = 200_000
 
 
 class OnceReporter:
-    """Logs once for each key, such as the UID of an object, and counts the keys.
+    """Reporter that logs once for each key, such as the UID of an object, and counts the keys.
 
     Args:
         log: the logger.
@@ -19,7 +20,7 @@ class OnceReporter:
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
         self._level = level
-        # In the order of the last report. Hashes, because a key may be long.
+        # Ordered by the time of the last report. Hashes are stored instead of keys, because a key may be long.
         self._keys: dict[int, bool] = {}
         self.count = 0
 

@@ -1,4 +1,4 @@
-"""Ends services in order on SIGTERM and SIGINT."""
+"""Orderly shutdown of services on SIGTERM and SIGINT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def on_stop_signal(call: Callable[[], object]) -> None:
-    """Call a function when the process gets SIGTERM or SIGINT; needs the running event loop of the main thread."""
+    """Call a function when the process receives SIGTERM or SIGINT. Requires the main thread's running event loop."""
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, call)

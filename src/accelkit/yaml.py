@@ -1,4 +1,4 @@
-"""Loads YAML documents: YAML 1.2, plain values only, duplicate keys refused."""
+"""Loader of YAML documents. It accepts YAML 1.2 with plain values only, and rejects duplicate keys."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ruamel.yaml import YAML
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """Return the one document of a text.
+    """Return the only document in a text.
 
     Raises:
-        YAMLError: the text is not YAML, or has several documents.
+        YAMLError: the text is not YAML, or contains several documents.
     """
     return YAML(typ="safe", pure=True).load(text)
 
 
 def load_yaml_documents(text: str | bytes) -> list[Any]:
-    """Return all documents of a text.
+    """Return all documents in a text.
 
     Raises:
         YAMLError: the text is not YAML.

@@ -47,7 +47,7 @@ async def audit_cluster(
         ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
@@ -97,7 +97,7 @@ async def gather(
     """Read the evidence of the named nodes; without names, of all nodes with cards.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     # Read the allocations first. A pod that is assigned after that is newer, and does not count as a difference.
     allocations = await read_allocations(api, namespace)
@@ -126,7 +126,7 @@ async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocati
     A ConfigMap is found by its name alone, because its labels may be damaged as well as its data.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap)
     return {entry.metadata.name: _read(entry) for entry in maps}

@@ -59,7 +59,7 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
         rules: the sharing rules; None for none.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: no node shares cards.
     """
     nodes, _ = await list_all(api, NODES, SchedulingNode)

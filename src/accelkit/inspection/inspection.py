@@ -175,7 +175,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     """Read nodes and pods from the API server and return what the extender's ledger would contain.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: the named node does not exist.
     """
     return (await read_cluster(api, node=node))[0]
@@ -185,7 +185,7 @@ async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Insp
     """Return the result of `inspect_cluster`, and the dialects in which pods were read.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: the named node does not exist.
     """
     ledger = Ledger()

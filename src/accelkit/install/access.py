@@ -63,7 +63,7 @@ async def find_denied(
         namespaces: the namespaces in which the other rights to namespaced objects are required.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     required = sorted({right for rule in rules for right in _expand(rule, namespaces)})
     with raise_first(Exception):

@@ -50,7 +50,7 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
 
     Raises:
         ConfigurationError: a release cannot be read, or the unit of its pods is ambiguous.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     releases = await list_releases(api, CHART_PREFIX)
     listed, _ = await list_all(api, NODES, Node)

@@ -85,7 +85,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
         The spec before, empty if there was no cache; and whether anything was (in check mode: would be) changed.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
@@ -127,7 +127,7 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
         check: delete nothing.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: the cache still exists after that time; the error gives the reason.
     """
     if await get_if_present(api, request.path) is None:
@@ -158,7 +158,7 @@ async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | Non
     """Return a cache and the nodes' reports about its digest, by node; None if it does not exist.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
@@ -189,7 +189,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
     """Wait until a cache is ready, or until a verdict that does not change.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: the cache is not ready; the error lists conditions and nodes with their reasons.
     """
     begun = time.monotonic()

@@ -84,7 +84,7 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
     """Return the releases of charts whose name has this prefix, sorted by namespace and name.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ConfigurationError: a release cannot be read.
     """
     listed = msgspec.json.decode(await api.get(_SECRETS, query={"labelSelector": "owner=helm"}), type=_Secrets)
@@ -111,7 +111,8 @@ async def uninstall(api: ApiClient, release: Release) -> None:
     deleted whose annotations from Helm name this release.
 
     Raises:
-        ApiError: the API server refused or did not answer; the record then stays, so that a second attempt continues.
+        ApiError: the API server refused the request or did not respond; the record then stays, so that a second attempt
+            continues.
     """
     for item in reversed(release.objects):
         metadata = item.get("metadata") or {}

@@ -78,7 +78,7 @@ async def record_managed(
         check: write nothing.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     found = await _read_state(api, namespace, resources)
     desired = tuple(sorted(set(resources)))
@@ -103,7 +103,7 @@ async def delete_record(api: ApiClient, *, namespace: str, check: bool = False) 
     """Delete the record, so that node agents offer no resource to new pods.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     path = _build_path(namespace)
     present = await get_if_present(api, path) is not None

@@ -158,7 +158,7 @@ async def prune(
         check: delete nothing.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: an object still exists after the timeout.
     """
     searched = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})

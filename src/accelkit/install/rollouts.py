@@ -81,7 +81,7 @@ async def wait_for_rollout(
 
     Raises:
         WaitError: the workload is not rolled out in time, or none of its pods holds the Lease.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     deadline = time.monotonic() + seconds
     path = build_object_path(build_collection_path("apps/v1", PLURALS[kind], namespace), name)

@@ -79,7 +79,7 @@ async def share(
     Raises:
         ConfigurationError: a named node does not exist, or another device plugin allocates its cards.
         ServiceError: a node offers nothing in time, or its agent cannot apply the unit.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
     selected = _choose(listed, nodes) if nodes else [node for node in listed.values() if is_sharing_requested(node)]
@@ -124,7 +124,7 @@ async def list_unexamined(
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
     selected = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
@@ -159,7 +159,7 @@ async def unshare(
     Raises:
         ConfigurationError: a named node does not exist.
         ServiceError: a kubelet still offers accelkit's resources after the grace period, or they returned.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else list(listed.values())
@@ -194,7 +194,7 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
 
     Raises:
         ServiceError: a kubelet still offers accelkit's resources after the grace period; the labels are removed anyway.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
     owned = OwnedMetadata(NATIVE)

@@ -49,7 +49,7 @@ async def plan_unit_change(
             if there is none.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {

@@ -78,7 +78,7 @@ async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) 
     """Return all workloads and unbound pods with a container that has a limit for one of these resources, sorted.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     found: list[Workload] = []
     for kind, paths in _KINDS.items():

@@ -1,1 +1,1 @@
-"""What the cluster does about cards that failed: cordon, condition, taint, drain, and all of it back again."""
+"""Remediation of failed cards: cordon, condition, taint, drain, and their removal after the repair."""

@@ -49,14 +49,14 @@ class Applier:
     """Writer of actions to the cluster.
 
     Args:
-        api: an open client with a timeout shorter than a term.
+        api: an open client whose timeout is shorter than a leadership term.
         events: the recorder of Events.
         namespace: the namespace of Jobs.
         reset_job: the CronJob that holds the template of Jobs; empty for none.
         job_seconds: the deadline of Jobs whose template has none.
-        leads: returns whether this replica may write now.
+        leads: returns whether this replica may currently write.
         on_node: receives each node that a write has changed.
-        count: counts actions by name and result.
+        count: is called with the name and result of each action.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Applier:
         self._on_node, self._count = on_node, count
 
     async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
-        """Carry out the actions in order, up to the first one that fails.
+        """Carry out the actions in order, and stop at the first one that fails.
 
         Raises:
             ApiError: the API server refused an action or did not answer; no later action was carried out.
-            ConfigurationError: there is no template for a Job.
-            NotLeadingError: another replica leads.
+            ConfigurationError: no Job template exists.
+            NotLeadingError: another replica is the leader.
         """
         version = view.version
         for action in actions:
@@ -102,7 +102,7 @@ class Applier:
                 self._on_node(node)
                 version = node.metadata.resource_version
             case NodeEvent():
-                # With the UID too, because `kubectl describe node` selects Events by it.
+                # The reference includes the UID, because `kubectl describe node` selects Events by it.
                 reference = ObjectReference("Node", view.name, uid=view.uid)
                 await self._events.record(reference, action.reason, action.message, warning=action.warning)
             case PodEvent():
@@ -121,11 +121,11 @@ class Applier:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A disruption budget refused it, or two budgets select the pod, which the API server answers as a server
-            # error. A user's budget must not end the pass over all nodes. The next pass tries again until the deadline.
+            # A disruption budget refused it, or two budgets select the pod, which the API server reports as a server
+            # error. A user's budget must not end the pass over all nodes. Later passes try again until the deadline.
             if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
-            # A webhook of a user refused it. That must not affect other pods of the card or other cards of the node.
+            # A user's webhook refused it. This must not affect other pods on the card or other cards on the node.
             if not exc.unanswered:
                 log.warning("cannot evict pod %s: %s", action.pod, exc)
                 return "failed"
@@ -144,7 +144,7 @@ class Applier:
             "ACCELKIT_CARD": action.card,
             "ACCELKIT_NODE": view.name,
             "ACCELKIT_REASON": action.reason,
-            # Root on the node can write any text into the inventory, and a privileged Job reads it.
+            # A root user on the node can write any text into the inventory, and a privileged Job reads this value.
             "ACCELKIT_BDF": next(
                 (card.bdf for card in view.cards or () if card.id == action.card and PCI_ADDRESS.fullmatch(card.bdf)),
                 "",
@@ -155,6 +155,6 @@ class Applier:
         try:
             await self._api.post(build_collection_path("batch/v1", "jobs", self._namespace), job)
         except ApiError as exc:
-            # The Job exists from before a crash, because its name belongs to this fault only.
+            # The Job was created before a crash, because its name is specific to this fault.
             if not exc.already_exists:
                 raise

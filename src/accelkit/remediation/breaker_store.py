@@ -16,7 +16,7 @@ _REASON_KEY: Final = "why"
 
 
 class BreakerStore:
-    """The ConfigMap of an open breaker.
+    """The ConfigMap that records an open breaker.
 
     Args:
         api: an open client.
@@ -32,7 +32,7 @@ class BreakerStore:
         """Return why the breaker is open; None if it is closed.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server refused the request or did not respond.
         """
         answer = await get_if_present(self._api, build_object_path(self._collection, self.name))
         if answer is None:
@@ -44,12 +44,12 @@ class BreakerStore:
         return data.get(_REASON_KEY) or "it was found open, without a reason"
 
     async def write(self, reason: str) -> None:
-        """Store an open breaker.
+        """Record that the breaker is open, with the reason.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server refused the request or did not respond.
         """
-        # The label of a component would make each playbook run delete the ConfigMap and so close the breaker.
+        # With a component label, each playbook run would delete the ConfigMap and thereby close the breaker.
         metadata = {"name": self.name, "labels": PART_OF_LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_REASON_KEY: reason}}
         await self._api.post(self._collection, body)

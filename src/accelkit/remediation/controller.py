@@ -1,6 +1,6 @@
-"""Passes over all nodes with failed cards or a record, one node at a time.
+"""Controller that processes all nodes with failed cards or a record, one node at a time, in repeated passes.
 
-The records on the nodes and the breaker are the only state of a decision, so a pass may end at any point.
+Decisions depend on no state other than the records on the nodes and the breaker, so a pass may end at any point.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from accelkit.remediation.repair_times import RepairTimes
 
 log = logging.getLogger(__name__)
 
-# After a longer silence of the API server, the data is too old for a decision.
+# If the API server has not responded for longer than this, the data is too old for a decision.
 _SILENCE_SECONDS: Final = 10.0
-# If the answer to the first write of a remediation is lost, the node counts for this time without a record.
+# If the response to the first write of a remediation is lost, the node counts as under remediation for this long, even
+# without a record.
 _UNCERTAIN_SECONDS: Final = 60.0
 
 
@@ -58,16 +59,16 @@ class Controller:
     """Controller of remediation for the whole cluster.
 
     Args:
-        nodes: returns the summaries of all nodes.
+        nodes: returns a summary of each node.
         reader: reads a single node from the API server.
         writer: carries out decided actions.
         store: stores an open breaker.
         settings: the administrator's settings.
         metrics: the metrics of the service.
-        ready: returns whether this replica leads and has read all nodes since.
-        silent_seconds: returns for how long the API server has not answered.
+        ready: returns whether this replica is the leader and has read all nodes since it became the leader.
+        silent_seconds: returns how long the API server has not responded.
         clock: returns seconds of a monotonic clock.
-        wall: returns Unix seconds, for records.
+        wall: returns the wall-clock time in Unix seconds, for records.
     """
 
     def __init__(
@@ -107,8 +108,8 @@ class Controller:
         """Process all nodes once.
 
         Raises:
-            ApiError: the API server did not answer; the other nodes wait for the next pass.
-            NotLeadingError: another replica leads.
+            ApiError: the API server did not respond; the other nodes wait for the next pass.
+            NotLeadingError: another replica is the leader.
         """
         if self._silent_seconds() > _SILENCE_SECONDS:
             log.warning("the API server does not answer, so this pass does nothing")
@@ -151,7 +152,7 @@ class Controller:
         }
 
     async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> HoldReason:
-        """Carry out the next step of one node; return the reason why nothing is done, if there is one."""
+        """Carry out the next step for one node; return the reason if nothing is done."""
         dry = self._settings.mode is Mode.DRY_RUN
         if dry and (node.recorded or node.fresh == self._planned.get(node.name)):
             return ""
@@ -165,7 +166,8 @@ class Controller:
             else:
                 await self._carry_out(view, decision)
         except (ApiError, ConfigurationError) as exc:
-            # A kubelet can fill its node up to the limit of its size. The API server answers writes then with an error.
+            # A kubelet can fill its Node object up to the size limit. The API server then responds to writes with an
+            # error.
             if isinstance(exc, ApiError) and exc.unavailable:
                 raise
             log.warning("cannot remediate node %s in this pass: %s", node.name, exc)
@@ -178,7 +180,7 @@ class Controller:
         under = set() if view.record is None else set(view.record.cards)
         self._times.observe(view.name, under | set(decision.begun), self._clock())
         if decision.begun:
-            # Before the write, because its outcome may stay unknown.
+            # Recorded before the write, because the outcome of the write may remain unknown.
             self._begun[view.name] = self._clock()
         await self._writer.carry_out(view, decision.actions)
         for step, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
@@ -192,7 +194,7 @@ class Controller:
                 log.warning("node %s: its record has no plausible duration of the repair of card %s", view.name, card)
 
     async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
-        """Report what would be done, once for the faults of a node, without a write to the node."""
+        """Report what would be done, once for each set of faults on a node, without writing to the node."""
         if not decision.begun:
             return
         holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}

@@ -14,12 +14,12 @@ class RemediationMetrics:
     """The metrics of the service.
 
     Args:
-        leads: returns whether this replica acts.
+        leads: returns whether this replica is the acting leader.
         nodes: returns the number of nodes under remediation.
         called: returns the number of their cards for which an administrator was called.
         breaker: returns whether the breaker is open.
         unreadable: returns the number of unreadable objects.
-        silent_seconds: returns for how long the API server has not answered.
+        silent_seconds: returns how long the API server has not responded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RemediationMetrics:
         self._actions.labels(action, result).inc()
 
     def observe_repair(self, seconds: float) -> None:
-        """Record the duration of the repair of a card whose isolation was lifted."""
+        """Record how long the repair of a card took, when its isolation is lifted."""
         self._repairs.observe(seconds)
 
     def set_held(self, reasons: dict[str, int]) -> None:

@@ -21,7 +21,8 @@ async def write_node(api: ApiClient, view: NodeView, version: str, action: Write
     """Change a node if it still has this resource version; return the changed node.
 
     Raises:
-        ApiError: the API server refused, with 409 if another client has changed the node since, or did not answer.
+        ApiError: the API server did not respond, or refused: with 409 if another client has changed the node in the
+            meantime.
     """
     precondition = {"uid": view.uid, "resourceVersion": version}
     path = build_node_path(view.name)
@@ -36,7 +37,7 @@ async def write_node(api: ApiClient, view: NodeView, version: str, action: Write
 
 
 def build_node_patch(action: WriteNode) -> dict[str, Any]:
-    """Return the merge patch of a node, without the fields that identify the node."""
+    """Return the merge patch for a node, without the fields that identify the node."""
     annotations: dict[str, str | None] = {REMEDIATION_ANNOTATION: write_record(action.record)}
     if "cordon" in action.changed:
         annotations[CORDON_KEY] = action.cordon
@@ -49,7 +50,7 @@ def build_node_patch(action: WriteNode) -> dict[str, Any]:
 
 
 def build_condition_patch(action: WriteCondition, now: datetime | None = None) -> dict[str, Any]:
-    """Return the strategic merge patch of a node's status, which changes no other condition."""
+    """Return the strategic merge patch for a node's status, which leaves all other conditions unchanged."""
     condition: dict[str, str] = {"type": CONDITION}
     if action.reason:
         at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -46,7 +46,7 @@ class NodeObject(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
     def find_annotation(self, key: str) -> str | None:
-        """Return an annotation's value; None if it is absent."""
+        """Return the value of an annotation; None if it is missing."""
         return (self.metadata.annotations or {}).get(key)
 
 
@@ -77,10 +77,10 @@ class NodeSummary:
     Attributes:
         version: its resource version.
         has_cards: whether it is known to have cards.
-        fresh: its faults without an action yet, as the card's ID and the fault's identity.
+        fresh: its faults on which no action has been taken yet, as pairs of card ID and fault identity.
         recorded: whether it has a record, readable or not.
-        active: whether cards of it are under remediation, or may be.
-        called: the number of these cards for which an administrator was called.
+        active: whether any of its cards are, or may be, under remediation.
+        called: the number of its cards for which an administrator was called.
     """
 
     name: str
@@ -109,7 +109,7 @@ def summarise(node: NodeObject) -> NodeSummary:
 
 
 class NodeIndex:
-    """Index of all nodes, from lists, events and the answers to this service's writes."""
+    """Index of all nodes, built from lists, watch events and the responses to this service's writes."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSummary] = {}
@@ -119,7 +119,7 @@ class NodeIndex:
         return [self._nodes[name] for name in sorted(self._nodes)]
 
     def replace(self, nodes: Iterable[NodeObject]) -> None:
-        """Replace the index by a complete list."""
+        """Replace the index with a complete list."""
         self._nodes = {node.metadata.name: summarise(node) for node in nodes}
 
     def take_event(self, kind: str, node: NodeObject) -> None:
@@ -130,7 +130,7 @@ class NodeIndex:
             self.take(node)
 
     def take(self, node: NodeObject) -> None:
-        """Apply a node, unless the index has a later version, because the watch lags behind the answers to writes."""
+        """Store a node, unless the index has a later version, because the watch lags behind the responses to writes."""
         known = self._nodes.get(node.metadata.name)
         if known is not None and is_older(node.metadata.resource_version, known.version):
             return

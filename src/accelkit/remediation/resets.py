@@ -1,4 +1,4 @@
-"""Builder of the Job that resets a card, from the template of a suspended CronJob of the administrator."""
+"""Builder of the Job that resets a card, from the template in the administrator's suspended CronJob."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Reset:
         name: the name of the Job.
         namespace: the namespace of both.
         node: the node on which the pod runs, regardless of taints.
-        variables: the environment variables for all its containers.
-        seconds: its deadline if the template has none.
+        variables: the environment variables for all containers of the Job.
+        seconds: the deadline of the Job if the template has none.
     """
 
     template: str
@@ -49,7 +49,7 @@ class Reset:
 
 
 def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
-    """Return the Job for a CronJob from the API server.
+    """Return the Job, built from a CronJob that was read from the API server.
 
     Raises:
         ConfigurationError: the CronJob cannot be used.

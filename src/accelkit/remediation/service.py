@@ -1,4 +1,4 @@
-"""Service `accelkit remediation`: the watch of nodes, the passes, the election and the port as one group of tasks."""
+"""Service `accelkit remediation`: node watch, passes, leader election and metrics port as one group of tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# Requests at the end of a term take effect or fail before the term of another replica may begin.
+# Requests that are sent at the end of a term succeed or fail before the term of another replica can begin.
 _WRITE_SECONDS: Final = 5.0
 
 
@@ -47,8 +47,8 @@ class ServiceOptions:
         agent: the name of the node agents' pods.
         dialects: the dialects whose resource names count.
         pause_seconds: the pause between two passes.
-        kubeconfig: a kubeconfig; None for the pod's service account, or the environment.
-        metrics: the address of probes and metrics; None for no port.
+        kubeconfig: a kubeconfig; None to use the pod's service account or the environment.
+        metrics: the address that serves probes and metrics; None for no port.
     """
 
     settings: RemediationSettings
@@ -77,7 +77,7 @@ async def run(options: ServiceOptions) -> None:
 
 
 class _Service:
-    """The connected parts of one replica."""
+    """The components of one replica, connected to each other."""
 
     def __init__(self, options: ServiceOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
@@ -121,7 +121,7 @@ class _Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set or a part fails."""
+        """Run until `stop` is set or a component fails."""
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 

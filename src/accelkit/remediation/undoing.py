@@ -12,19 +12,20 @@ from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.texts import list_some, shorten
 
-# Attempts for each node, because its kubelet changes the node often, which causes conflicts.
+# Attempts for each node. The kubelet changes the node often, which causes conflicts.
 _TRIES = 10
 
 
 async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
-    """Undo what the records of all nodes list; return the nodes that are, or would be, changed.
+    """Undo the changes that the records of all nodes list; return the nodes that were, or would be, changed.
 
     Args:
         api: an open client.
         dry_run: whether to write nothing.
 
     Raises:
-        ApiError: the API server did not answer. After all other nodes: it refused a write, or a record is unreadable.
+        ApiError: the API server did not respond. Or, raised after all other nodes are processed: it refused a write, or
+            a record is unreadable.
     """
     nodes, _ = await list_all(api, NODES, NodeObject)
     changed, unreadable, refused = list[str](), list[str](), list[str]()
@@ -39,7 +40,7 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                 if not dry_run:
                     await _undo(api, node)
             except ApiError as exc:
-                # A node that refuses its write must not stop the others. A node that was deleted needs no write.
+                # A refused write for one node must not stop the others. A node that was deleted needs no write.
                 if exc.unavailable:
                     raise
                 if not exc.not_found:

@@ -78,7 +78,7 @@ async def plan_cluster(
         foreign: drivers that other systems load, which are left to them.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     selected = select_nodes(await list_driver_nodes(api), node_selector)
     nodes, owned = leave_out(selected, foreign, drivers)
@@ -105,7 +105,7 @@ async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]
     """Write the labels of kernel and vendors to nodes, by which DaemonSets select them.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
 
     async def write(name: str) -> None:
@@ -129,7 +129,7 @@ async def clear_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]])
         recorded: the result of `list_recorded`.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
 
     async def write(name: str) -> None:
@@ -143,6 +143,6 @@ async def has_module_manager(api: ApiClient) -> bool:
     """Return whether KMM's resource definition exists.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     return await get_if_present(api, build_object_path(_DEFINITIONS, _MODULE_DEFINITION)) is not None

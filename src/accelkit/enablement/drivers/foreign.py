@@ -23,7 +23,7 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
     """Return the drivers that other systems load, for all nodes.
 
     Raises:
-        ApiError: the API server did not answer, or refuses to list nodes.
+        ApiError: the API server did not respond, or refuses to list nodes.
     """
     survey = await survey_owners(api)
     return {

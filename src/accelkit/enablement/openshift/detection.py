@@ -37,7 +37,7 @@ async def find_openshift(api: ApiClient) -> OpenShift:
     """Return the features, by the API groups that the API server serves.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     served = {each.name for each in msgspec.json.decode(await api.get(_GROUPS), type=_Groups).groups}
     return OpenShift(

@@ -62,7 +62,7 @@ async def survey_owners(
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server did not answer, or refuses to list nodes.
+        ApiError: the API server did not respond, or refuses to list nodes.
     """
     listed, _ = await list_all(api, NODES, Node)
     by_name = {node.metadata.name: node for node in listed}

@@ -62,7 +62,7 @@ async def check_tolerations(
         namespace: the namespace of the test pods.
 
     Raises:
-        ApiError: the API server did not answer, or refuses to list nodes, pods or DaemonSets.
+        ApiError: the API server did not respond, or refuses to list nodes, pods or DaemonSets.
     """
     repelled: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}

@@ -66,7 +66,7 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
             desired one, or an unreadable record; or the taints leave no node for accelkit's own pods. No node was
             changed.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not answer; or it refused a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it refused a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     nodes = {node.metadata.name: node for node in listed}
@@ -93,7 +93,7 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
     Raises:
         ConfigurationError: the record of a node cannot be read; all other nodes were written.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not answer; or it refused a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it refused a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, DesiredNode()) for node in listed if is_recorded(node)}

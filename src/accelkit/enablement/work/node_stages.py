@@ -69,7 +69,7 @@ async def run_stages(
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ApiError: the API server did not answer, or refused a request. A refused write of one node's results is not an
+        ApiError: the API server did not respond, or refused a request. A refused write of one node's results is not an
             error but that node's problem.
         ServiceError: check pods could not be listed in time.
     """
@@ -114,7 +114,7 @@ async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) 
     A pod whose kubelet does not report its end does not block the rest of the removal.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     recorded = tuple(
         sorted(name for name, node in (await list_checked_nodes(api)).items() if node.recorded is not None)

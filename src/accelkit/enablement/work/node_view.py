@@ -52,7 +52,7 @@ async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
     """Return all nodes by name, from one list.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     nodes, _ = await list_all(api, NODES, Node)
     return {node.metadata.name: view_node(node) for node in nodes}

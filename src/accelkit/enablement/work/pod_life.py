@@ -65,7 +65,7 @@ async def delete_own(api: ApiClient, path: str, run: str) -> None:
     """Delete the pod of a run; a pod of another run with the same name stays.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
 
     async def delete() -> None:
@@ -80,7 +80,7 @@ async def delete_all(api: ApiClient, namespace: str) -> int:
     """Delete all check pods of a namespace, and wait until they are deleted; return how many there were.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ServiceError: some pods still exist.
     """
     collection = build_collection_path("v1", "pods", namespace)
@@ -107,7 +107,7 @@ async def count_pods(api: ApiClient, namespace: str) -> int:
     """Return the number of check pods in a namespace.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     collection = build_collection_path("v1", "pods", namespace)
     return len(await _list(api, collection))

@@ -81,7 +81,7 @@ async def record_results(
         max_age_seconds: how long results are valid.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     for left in range(_TRIES - 1, -1, -1):
         try:
@@ -116,7 +116,7 @@ async def erase_record(api: ApiClient, node: str) -> None:
     """Remove the annotation from a node, if the node exists.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     try:
         await api.patch(build_node_path(node), {"metadata": {"annotations": {STAGES_ANNOTATION: None}}})

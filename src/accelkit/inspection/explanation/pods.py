@@ -44,7 +44,7 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
     """Read a pod.
 
     Raises:
-        ApiError: the API server does not answer.
+        ApiError: the API server does not respond.
         ServiceError: the pod does not exist, may not be read, or cannot be decoded.
     """
     try:

@@ -84,7 +84,7 @@ async def renew_secret(
         The certificate if it expires soon and another authority must renew it.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ConfigurationError: the stored data cannot be read.
     """
     path = build_object_path(build_secrets_path(namespace), name)
@@ -134,7 +134,7 @@ async def run_renewal(
         renew_before: how long before its expiry a certificate is renewed, or warned about.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ConfigurationError: the stored data cannot be read.
     """
     ends_before = datetime.now(UTC) + renew_before

@@ -197,7 +197,7 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
     """Return the data of the Secrets that exist.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
         ConfigurationError: the data of a Secret is not base64.
     """
     found: dict[str, dict[str, bytes]] = {}
@@ -217,7 +217,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
     """Create or replace Secrets.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     for name, content in data.items():
         secret = {

@@ -1,4 +1,4 @@
-"""Actions on one node in one pass. Each is one request, and repeating it is harmless."""
+"""Actions on one node in one pass. Each action is one request that can safely be repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.remediation.deciding.views import HoldReason
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """An Event on the node."""
+    """An Event for the node."""
 
     reason: str
     message: str
@@ -21,7 +21,7 @@ class NodeEvent:
 
 @dataclass(frozen=True)
 class PodEvent:
-    """An Event on a pod that holds a failed card."""
+    """An Event for a pod that holds a failed card."""
 
     pod: PodRef
     message: str
@@ -54,10 +54,10 @@ class WriteCondition:
 
 @dataclass(frozen=True)
 class WriteNode:
-    """A write of record, cordon, repaired cards and taints in one request, if the node has not changed.
+    """A write of the record, the cordon, the repaired cards and the taints in one request, if the node has not changed.
 
     Attributes:
-        changed: which of `cordon`, `repaired` and `taints` differ from the node.
+        changed: those of `cordon`, `repaired` and `taints` that differ from the node's current values.
     """
 
     record: NodeRecord
@@ -75,9 +75,9 @@ class Decision:
     """The actions for a node, in order.
 
     Attributes:
-        actions: actions, each of which follows the success of the one before.
+        actions: the actions; each one is carried out only if the previous one succeeded.
         begun: cards whose remediation begins.
-        lifted: cards whose isolation is lifted, with the seconds since their isolation according to the record.
+        lifted: cards whose isolation is lifted, with the seconds since the record says that they were isolated.
         dismissed: cards whose cordon an administrator removed.
         hold: the reason why nothing is done; empty if there is none.
     """

@@ -1,4 +1,4 @@
-"""Advances one card under remediation by one step."""
+"""Transition of one card under remediation to its next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Advance:
 
     Attributes:
         record: the new record; None if the isolation is lifted.
-        actions: the actions before the record is written.
+        actions: the actions to carry out before the record is written.
         repaired: whether the card is added to the repaired cards that the node agent reads.
     """
 
@@ -60,15 +60,15 @@ class CardCase:
         return self.now - self.record.step_since
 
     def keep(self, *actions: Action, **changes: Any) -> Advance:
-        """Return the same record with some changes, and the actions before it is written."""
+        """Return the record with some changes, and the actions to carry out before it is written."""
         return Advance(msgspec.structs.replace(self.record, **changes), actions)
 
     def enter(self, step: Step, *actions: Action) -> Advance:
-        """Return the record at another step."""
+        """Return the record with a different step."""
         return self.keep(*actions, step=step, step_since=self.now, late=False)
 
     def call(self, reason: str, text: str) -> Advance:
-        """Return a call of an administrator. Remediation then waits until the card is healthy or free."""
+        """Return an advance that calls an administrator. Remediation then waits until the card is healthy or free."""
         return self.keep(NodeEvent(reason, text), late=True)
 
 
@@ -136,7 +136,8 @@ def _drain(case: CardCase, _fault: CardFault) -> Advance:
         key=lambda each: (each.priority, each.pod.namespace, each.pod.name),
     )
     lowest = [each for each in leaving if each.priority == leaving[0].priority]
-    # Rotate through many pods, because the disruption budgets of the first ones may refuse all of them.
+    # If there are many pods, rotate through them, because disruption budgets may refuse the eviction of all the first
+    # ones.
     first = int(case.waited) % len(lowest) if len(lowest) > case.settings.evictions else 0
     batch = (lowest[first:] + lowest[:first])[: case.settings.evictions]
     return case.keep(*(Evict(each.pod, name) for each in batch))
@@ -151,10 +152,10 @@ def _repair(case: CardCase, fault: CardFault) -> Advance:
         return case.call("RepairNeeded", text)
     if record.job:
         return _follow_job(case, fault)
-    # A reset would end pods that got the card since.
+    # A reset would end pods that received the card in the meantime.
     if not case.view.is_free(name):
         return case.enter(Step.DRAINING)
-    # The record names the Job before the Job is created, so that no second one is created.
+    # The record names the Job before the Job is created, so that a second Job is never created.
     return _rename_job(case)
 
 
@@ -170,7 +171,8 @@ def _follow_job(case: CardCase, fault: CardFault) -> Advance:
         return case.call("RepairFailed", text)
     if state is None and not record.repaired and case.view.is_free(name):
         if record.job != _name_job(case, record.step_since):
-            # A kubelet may write its node's record. With the name of another node's Job it would block that Job.
+            # A kubelet may write its node's record. By recording the name of another node's Job, it could block that
+            # Job.
             return _rename_job(case)
         return case.keep(CreateJob(record.job, name, fault.reason))
     return case.keep()

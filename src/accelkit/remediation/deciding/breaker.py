@@ -1,11 +1,11 @@
-"""Breaker: stops all remediation if many nodes fail together, because the cause is then not their cards."""
+"""Circuit breaker that stops all remediation if many nodes fail together, because the cards are then not the cause."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-# In a cluster of one node, one failure is all of the cluster and means nothing.
+# In a one-node cluster, a single failure affects all nodes and is not significant.
 _FEWEST: Final = 2
 
 
@@ -14,7 +14,7 @@ class Breaker:
 
     Args:
         share: the share of the nodes with cards above which the breaker opens.
-        seconds: how long a node counts after its failure was first observed.
+        seconds: how long a node counts after its failure is first observed.
     """
 
     def __init__(self, share: float, seconds: float) -> None:
@@ -29,10 +29,10 @@ class Breaker:
         return bool(self.reason)
 
     def observe(self, failing: AbstractSet[str], nodes: int, now: float) -> bool:
-        """Count the nodes with a fresh fault; return whether the breaker has just opened.
+        """Count the nodes with a new fault; return whether the breaker has just opened.
 
         Args:
-            failing: names of the nodes with a fault without an action yet.
+            failing: names of the nodes with a fault on which no action has been taken yet.
             nodes: the number of nodes with cards.
             now: seconds of a monotonic clock.
         """
@@ -47,7 +47,7 @@ class Breaker:
         return True
 
     def hold(self, reason: str) -> None:
-        """Open the breaker as another replica left it."""
+        """Restore an open breaker that another replica stored."""
         self.reason = reason
 
     def close(self) -> None:

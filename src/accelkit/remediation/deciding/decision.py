@@ -1,7 +1,7 @@
-"""Decision of the next step of a node: a pure function of state and record, so that a restart resumes at any point.
+"""Decision about a node's next step: a pure function of its state and record, so a restart can resume at any point.
 
 A card is isolated (cordon, taint, condition), drained, repaired by a Job or an administrator, validated, and lifted. An
-isolation that an administrator removes is not repeated for the same fault. Unknown state causes no action.
+isolation that an administrator removes is not repeated for the same fault. If the state is unknown, no action is taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from accelkit.texts import shorten
 
 @dataclass(frozen=True)
 class Permits:
-    """Permissions that the state of the cluster grants, in addition to lifting.
+    """Actions that the state of the cluster allows. Lifting an isolation is always allowed.
 
     Attributes:
         begin: whether remediation may begin on this node.
@@ -48,7 +48,7 @@ class Permits:
 
 @dataclass
 class _Draft:
-    """The next record of a node, with the actions before and after it is written."""
+    """The next record of a node, with the actions to carry out before and after it is written."""
 
     cards: dict[str, CardRecord]
     dismissed: dict[str, str]
@@ -61,13 +61,13 @@ class _Draft:
 
 
 def decide(view: NodeView, settings: RemediationSettings, now: float, permits: Permits) -> Decision:
-    """Return the actions for a node now.
+    """Return the actions to carry out on a node now.
 
     Args:
         view: the node.
         settings: the administrator's settings.
         now: Unix seconds.
-        permits: the permissions from the state of the cluster.
+        permits: the actions that the state of the cluster allows.
     """
     record = view.record
     if view.obstacle or record is None or view.cards is None:
@@ -126,14 +126,14 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
 
 
 def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
-    """Add cards with a fresh fault; return the reason if that is not allowed."""
+    """Add cards with a new fault; return the reason if this is not allowed."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
     if not fresh:
         return ""
     if not permits.act:
         return "Breaker"
-    # A node already under remediation does not count again.
+    # A node that is already under remediation is not counted again.
     if not permits.begin and not draft.cards:
         return "LimitReached"
     if view.unschedulable and not draft.cards:
@@ -189,7 +189,7 @@ def _finish(
 
 
 def _list_conditions(view: NodeView, record: NodeRecord) -> list[Action]:
-    """Return the write after which the condition matches the record, if one is needed."""
+    """Return the write that makes the condition match the record, if one is needed."""
     if not record.cards or not record.condition:
         return []
     present = find_condition(view.conditions)

@@ -1,4 +1,4 @@
-"""Faults of a card: their names, their identities and the actions that they require."""
+"""Faults of cards: their names, their identities and the actions that they require."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.card import Card, Health
 from accelkit.node.health.faults import Fault
 from accelkit.vendors.xids import XidAction, find_xid
 
-# The identity ignores numbers, because error counts grow while the fault stays the same.
+# The identity ignores numbers, because error counts grow while the fault remains the same.
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = 12
 
@@ -21,10 +21,10 @@ class CardFault:
     """A fault of a card.
 
     Attributes:
-        identity: the key that distinguishes it from other faults.
+        identity: the key that distinguishes this fault from other faults.
         reason: CamelCase code, for conditions and taints.
-        lasting: whether the agent keeps the fault until the card is repaired, so that its identity is stable.
-        drains: whether pods must leave the card.
+        lasting: whether the agent reports the fault until the card is repaired, so that its identity is stable.
+        drains: whether pods must be evicted from the card.
         resets: whether a reset may repair it.
     """
 
@@ -48,5 +48,5 @@ def find_fault(card: Card) -> CardFault | None:
 
 
 def is_nameable(card: Card) -> bool:
-    """Return whether a cordon can name the card by its ID."""
+    """Return whether a cordon can refer to the card by its ID."""
     return "," not in card.id and card.id == card.id.strip()

@@ -1,4 +1,4 @@
-"""Words in annotations of a node, and its taints: added, found and removed, without a change of earlier values."""
+"""Functions that add, find and remove taints and words in annotations of a node, without changing earlier values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from accelkit.model.keys import UNHEALTHY_TAINT
 
 TAINT_EFFECT: Final = "NoSchedule"
 CONDITION: Final = "AcceleratorHealthy"
-# This prefix distinguishes accelkit's condition from one of the same type by another controller.
+# This prefix distinguishes accelkit's condition from a condition of the same type by another controller.
 SIGNED: Final = "accelkit: "
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A taint with all of its fields, because the list is written as a whole."""
+    """A taint with all of its fields, which are needed because the list of taints is written as a whole."""
 
     key: str
     value: str = ""
@@ -39,12 +39,12 @@ def has_word(text: str | None, word: str) -> bool:
 
 
 def add_word(text: str | None, word: str) -> str:
-    """Return the annotation with the word added at its end."""
+    """Return the annotation with the word appended."""
     return f"{text},{word}" if text else word
 
 
 def remove_word(text: str | None, word: str, before: str | None) -> str | None:
-    """Return the annotation without the last such word; if no word is left, None, or `before` if that is empty."""
+    """Return the annotation without the last such word; if no word remains, None, or `before` if that is empty."""
     words = (text or "").split(",")
     places = [place for place, each in enumerate(words) if each.strip() == word]
     if not places:
@@ -56,19 +56,19 @@ def remove_word(text: str | None, word: str, before: str | None) -> str | None:
 
 
 def find_taint(taints: Sequence[Taint]) -> Taint | None:
-    """Return the taint of failed cards, regardless of who added it."""
+    """Return the taint for failed cards, regardless of which client added it."""
     return next((each for each in taints if (each.key, each.effect) == (UNHEALTHY_TAINT, TAINT_EFFECT)), None)
 
 
 def remove_taint(taints: Sequence[Taint], value: str) -> tuple[Taint, ...]:
-    """Return the taints without the one that accelkit added; one with another value belongs to another owner."""
+    """Return the taints without the one that accelkit added; a taint with a different value has another owner."""
     return tuple(
         each for each in taints if (each.key, each.effect, each.value) != (UNHEALTHY_TAINT, TAINT_EFFECT, value)
     )
 
 
 def find_condition(conditions: Sequence[NodeCondition]) -> NodeCondition | None:
-    """Return the condition of cards, regardless of which controller wrote it."""
+    """Return the condition for failed cards, regardless of which controller wrote it."""
     return next((each for each in conditions if each.type == CONDITION), None)
 
 

@@ -1,4 +1,4 @@
-"""Removal of the changes on a node that its record lists, and of no others."""
+"""Removal of the changes that a node's record lists, and of no other changes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from accelkit.remediation.deciding.views import NodeView
 
 
 def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> WriteNode:
-    """Return the write that gives a node this record and removes the changes that the record does not list any more.
+    """Return the write that gives a node this record and removes the changes that the record no longer lists.
 
-    The words of cards that leave the record are removed from the cordon. With the last card, the taint is removed.
+    When a card leaves the record, its word is removed from the cordon. When the last card leaves, the taint is removed.
 
     Args:
         view: the current node, with a readable record.
-        record: the next record; the caller adds cordon and taint for cards that are new in it.
-        repaired: the next annotation of repaired cards.
+        record: the next record; the caller adds the cordon and the taint for cards that are new in it.
+        repaired: the next value of the annotation that lists repaired cards.
     """
     before = view.record or NodeRecord()
     cordon, taints = view.cordon, view.taints
@@ -37,7 +37,7 @@ def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> Wri
 def make_write(
     view: NodeView, record: NodeRecord, cordon: str | None, repaired: str | None, taints: Iterable[Taint]
 ) -> WriteNode:
-    """Return the write, with the names of its fields that differ from the node."""
+    """Return the write, with the names of the fields that differ from the node's current values."""
     listed = tuple(taints)
     pairs = {"cordon": cordon != view.cordon, "repaired": repaired != view.repaired, "taints": listed != view.taints}
     changed = frozenset(name for name, differs in pairs.items() if differs)
@@ -47,7 +47,7 @@ def make_write(
 def build_undo(view: NodeView) -> tuple[Action, ...]:
     """Return the actions that undo all changes at once, regardless of the state of the cards; empty if there are none.
 
-    The record is removed last, so that an interrupted undo can resume.
+    The record is removed last, so that an interrupted undo can be resumed.
     """
     record = view.record
     if record is None or record.empty:

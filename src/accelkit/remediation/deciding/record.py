@@ -1,7 +1,7 @@
-"""Record of the remediation of a node: the annotation `accelkit.io/remediation`, the only durable state.
+"""Record of a node's remediation: the annotation `accelkit.io/remediation`, which is the only durable state.
 
-The record is written in the same request as cordon and taint. So if one of those that it lists is missing, another
-client has removed it. The record is removed with the last card of a node.
+The record is written in the same request as the cordon and the taint. So if a listed cordon or taint is missing,
+another client has removed it. The record is removed when the last card leaves it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         fault: the identity of its fault.
         reason: CamelCase code of the fault.
         step: the current step.
-        since: Unix seconds at which it was isolated.
-        step_since: Unix seconds at which the current step began.
-        cordoned: whether accelkit added the word to the cordon.
-        job: name of the Job that resets it; empty if there is none.
-        repaired: whether the card was added to the repaired cards after the Job succeeded.
+        since: when the card was isolated, in Unix seconds.
+        step_since: when the current step began, in Unix seconds.
+        cordoned: whether accelkit added the card's word to the cordon.
+        job: the name of the Job that resets the card; empty if there is none.
+        repaired: whether the card was added to the list of repaired cards after the Job succeeded.
         late: whether a deadline has passed or a Job failed, and an administrator was called.
-        healthy_since: Unix seconds since which the card is healthy without interruption; 0 if it is not.
+        healthy_since: since when the card has been continuously healthy, in Unix seconds; 0 if it is not healthy.
     """
 
     fault: str
@@ -58,7 +58,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         cards: the cards under remediation, by ID.
         dismissed: by card, the faults that are ignored because an administrator removed the cordon.
-        cordon_before: the annotation of cordons before accelkit's first change; None if there was none.
+        cordon_before: the cordon annotation before accelkit's first change; None if there was none.
         taint: the value of accelkit's taint; empty if accelkit added none.
         condition: whether accelkit wrote the condition.
     """
@@ -81,13 +81,13 @@ class _Version(msgspec.Struct):
 
 
 def read_record(text: str | None) -> NodeRecord | None:
-    """Return the record of a node; empty if there is none, None if it is unreadable or of another version."""
+    """Return the record of a node; empty if there is none, None if it is unreadable or has a different version."""
     if text is None:
         return NodeRecord()
     if len(text) > _MOST_BYTES:
         return None
     try:
-        # Another version may have other fields.
+        # A different version may have different fields.
         if msgspec.json.decode(text, type=_Version).version != REMEDIATION_VERSION:
             return None
         return msgspec.json.decode(text, type=NodeRecord)

@@ -10,7 +10,7 @@ from accelkit.model.stage import Stage
 
 
 class Mode(StrEnum):
-    """Modes: no action, reports only, or actions."""
+    """Modes of remediation: no action, reports only, or actions."""
 
     OFF = "off"
     DRY_RUN = "dry-run"
@@ -23,14 +23,15 @@ class RemediationSettings:
 
     Attributes:
         mode: the mode.
-        max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node is.
-        trip_share: the share of these nodes above which failures within the window stop all remediation.
-        trip_seconds: the window.
+        max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node may.
+        trip_share: if more than this share of these nodes fail within the window, all remediation stops.
+        trip_seconds: the length of the window.
         taint: whether nodes get a taint in addition to the card's cordon.
         drain_seconds: how long pods are evicted before an administrator is called.
-        evictions: the most pods of a node that are evicted in one pass.
+        evictions: the maximum number of pods to evict from a node in one pass.
         reset_job: the suspended CronJob with the template of the Job that resets a card; empty for manual repairs.
-        repair_seconds: how long a Job, and then the card, may take before an administrator is called.
+        repair_seconds: how long the Job may run, and then how long the card may take to become healthy, before an
+            administrator is called.
         healthy_seconds: how long a card must be healthy before its isolation is lifted.
         stages: the stages that must pass after the repair.
     """
@@ -48,6 +49,6 @@ class RemediationSettings:
     stages: tuple[Stage, ...] = ()
 
     def count_allowed(self, nodes: int) -> int:
-        """Return how many of a number of nodes with cards may be under remediation at once."""
+        """Return how many nodes may be under remediation at once, given the number of nodes with cards."""
         # The addend keeps a product such as 0.2 x 15 from being rounded down to 2.
         return max(1, floor(self.max_unavailable * nodes + 1e-9)) if nodes and self.max_unavailable > 0 else 0

@@ -13,7 +13,7 @@ from accelkit.model.stage import StageRecord
 from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import NodeRecord
 
-# Why nothing is done on a node; empty if there is no reason.
+# Reasons why nothing is done on a node; empty if there is none.
 _Unknown = Literal["RecordUnreadable", "NodeNotReady", "AgentAway", "InventoryUnknown"]
 HoldReason = Literal["", _Unknown, "NodeCordoned", "Breaker", "LimitReached", "Refused"]
 
@@ -33,7 +33,7 @@ class Holder:
     Attributes:
         pod: the pod.
         priority: its priority.
-        stays: whether an eviction has no use, because the pod is static or is being deleted.
+        stays: whether an eviction is pointless, because the pod is static or is being deleted.
     """
 
     pod: PodRef
@@ -49,12 +49,12 @@ class NodeView:
         cards: the cards of its inventory; None if they are unknown.
         record: its record; None if it is unreadable.
         holders: the pods that hold each card, by card.
-        unplaced: pods that hold unknown cards.
+        unplaced: pods that hold cards, but it is unknown which ones.
         observed: cards that the kubelet or a process holds, according to the node agent; None if that is unknown.
         ready: whether its kubelet is ready.
         watched: whether its agent is ready, so that the cards are up to date.
         unschedulable: whether the whole node is cordoned.
-        jobs: the Jobs of the record that exist, by name.
+        jobs: the existing Jobs that the record names, by name.
         stages: its stages; None if they are unreadable.
     """
 

@@ -39,7 +39,7 @@ async def take_step(
 
     Raises:
         ServiceError: the step is refused, or the node changes too often to be written.
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     for _ in range(_TRIES):
         node = await read_driver_node(api, name)
