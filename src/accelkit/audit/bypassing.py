@@ -19,7 +19,7 @@ from accelkit.model.assignment import decode_assignment
 from accelkit.model.keys import MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
 
-# The API server leaves out ended pods, so that a cluster with many finished Jobs does not send them.
+# The API server omits pods that have ended, so that those of many finished Jobs are not transferred.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -53,7 +53,7 @@ class _Pod(msgspec.Struct):
 
     @property
     def bound_at(self) -> datetime:
-        """When the API server bound the pod; for a pod that was created with its node, when it was created."""
+        """When the API server bound the pod; the creation time for a pod that was created with its node set."""
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
 
@@ -69,7 +69,7 @@ class _Pod(msgspec.Struct):
 
 
 async def find_run_start(api: ApiClient) -> datetime | None:
-    """Return when the current run started, by the clock of the API server; None if no run changes the cluster.
+    """Return when the current run started, by the API server's clock; None if no run is changing the cluster.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -80,10 +80,10 @@ async def find_run_start(api: ApiClient) -> datetime | None:
 
 
 async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
-    """Return the pods that were bound without the extender since a time and have not ended.
+    """Return the pods that were bound without the extender since the given time and have not ended.
 
-    These pods are counted by now, because the node agent marks the assignment that it writes. Static pods are excluded,
-    because no scheduler binds them.
+    These pods are already counted, because the node agent marks the assignment that it writes. Static pods are
+    excluded, because no scheduler binds them.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

@@ -1,7 +1,7 @@
 """The comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
 
-A difference is a finding. A side that exists and cannot be read is a finding too, because unknown is not right. A side
-that does not exist, or was not requested, is a note.
+A difference is a finding. A side that exists but cannot be read is also a finding, because it may be wrong. A side that
+does not exist, or was not requested, is a note.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from accelkit.texts import count_cards, shorten
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
-# Policies under which the kubelet may choose other devices than the plugin prefers, or refuse a pod.
+# Policies under which the kubelet may choose devices other than those that the plugin prefers, or refuse a pod.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
 
 
-# Memory in bytes, whether it is the whole card, and compute in thousandths.
+# Memory in bytes, whether the share is the whole card, and compute in thousandths.
 _Amounts = tuple[int, bool, int]
 
 
@@ -78,13 +78,13 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     """The data of each side that the audit compares.
 
     Attributes:
-        assigned: nodes, cards and assignments, from the API server.
-        pods: the pods with cards or an assignment that are bound and have not ended.
+        assigned: the nodes, cards and assignments according to the API server.
+        pods: the bound pods that have cards or an assignment, and have not ended.
         allocations: by shared node, the allocations that its agent publishes; an error if they are unreadable, None if
             there are none.
-        ledger: the ledger of the extender, the error if it cannot be read, or None if it was not requested.
+        ledger: the extender's ledger, the error if it cannot be read, or None if it was not requested.
         policies: the Topology Manager's policy of each kubelet that answered.
-        notes: what could not be read.
+        notes: the data that could not be read.
     """
 
     assigned: Inspection
@@ -156,7 +156,7 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedPod:
-    """A pod with the valid part of its assignment, None if no part is; `rejection` is the reason for the other part."""
+    """A pod with the valid part of its assignment, if any; `rejection` says why the rest is invalid."""
 
     pod: CardPod
     unit_bytes: int
@@ -214,7 +214,7 @@ def _list_shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Amo
         for node in inspection.nodes
         for card in node.cards
         for share in card.shares
-        # A share that moves between pods exists only for a moment.
+        # A share that is moving between pods exists only briefly.
         if share.container != MOVING
     }
 
@@ -237,7 +237,7 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Checke
         yield AuditFinding(node, "", "", AuditKind.NOT_PUBLISHED, message)
     for checked in pods:
         pod = checked.pod
-        # The accounting reports a pod without an assignment.
+        # The accounting already reports a pod without an assignment.
         if pod.node != node or pod.assignment is None:
             continue
         held = published.pop((pod.ref.namespace, pod.ref.name), None)

@@ -1,4 +1,4 @@
-"""Reads the evidence for the audit from the API server, the node agents' ConfigMaps and the extender, and runs it."""
+"""Runner of the audit. It reads the evidence from the API server, the node agents' ConfigMaps and the extender."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def audit_cluster(
     ledger: Ledger | None = None,
     ledger_optional: bool = False,
 ) -> Audit:
-    """Return the audit of nodes, with the differences that last for the given number of seconds.
+    """Return the audit of nodes, with only the differences that persist for the given number of seconds.
 
     Args:
         api: an open client.
         namespace: the namespace in which accelkit runs.
-        seconds: how long a difference must last. A shorter one is a change in progress.
+        seconds: how long a difference must persist. A shorter difference is a change in progress.
         nodes: names of nodes; empty for all nodes with cards.
-        bare: whether named nodes may have no cards.
+        bare: whether to accept named nodes without cards.
         ledger: returns the ledger of the extender, or the reason why it cannot be read; None skips the ledger.
         ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
 
@@ -51,7 +51,7 @@ async def audit_cluster(
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
-    # On a busy cluster, some changes are always in progress. So only a difference that every comparison found counts.
+    # On a busy cluster, some changes are always in progress. So only differences that every comparison finds count.
     lasting: set[Difference] | None = None
     while True:
         evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
@@ -64,7 +64,7 @@ async def audit_cluster(
         keys = {name_difference(each) for each in found.findings}
         unread = {name_difference(each) for each in found.findings if each.kind == AuditKind.UNREADABLE_LEDGER}
         late = time.monotonic() >= deadline
-        # Without the ledger, a comparison does not show which differences last. So it is repeated if there is time.
+        # Without the ledger, a comparison does not show which differences persist. So it is repeated if there is time.
         if not unread or late:
             lasting = unread | (keys if lasting is None else lasting & keys)
             if not lasting or late:
@@ -78,7 +78,7 @@ def name_difference(found: AuditFinding) -> Difference:
 
 
 async def query_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
-    """Return the ledger of an extender, or the error, so that the audit can compare the other sides without it."""
+    """Return an extender's ledger. On failure, return the error, so that the audit can compare the other sides."""
     try:
         return await extender.query()
     except ServiceError as exc:
@@ -94,12 +94,12 @@ async def gather(
     ledger: Inspection | ServiceError | None = None,
     nodes: frozenset[str] = frozenset(),
 ) -> AuditEvidence:
-    """Read the evidence of the named nodes; without names, of all nodes with cards.
+    """Read the evidence for the named nodes, or for all nodes with cards if none are named.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
     """
-    # Read the allocations first. A pod that is assigned after that is newer, and does not count as a difference.
+    # Read the allocations first. A pod that is assigned later is newer, and does not count as a difference.
     allocations = await read_allocations(api, namespace)
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
@@ -123,7 +123,7 @@ async def gather(
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     """Return the allocations that each node agent publishes, or the error for an unreadable ConfigMap.
 
-    A ConfigMap is found by its name alone, because its labels may be damaged as well as its data.
+    ConfigMaps are found by name only, because their labels may be damaged as well as their data.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

@@ -1,4 +1,4 @@
-"""The Topology Manager's policy of each kubelet, read concurrently with one deadline for all."""
+"""Reader of each kubelet's Topology Manager policy. Kubelets are read concurrently, with one deadline for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.side_by_side import request_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
-# For all kubelets together, because a hostile kubelet may delay its answer.
+# The time limit for all kubelets together, because a hostile kubelet may delay its response.
 REQUEST_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
@@ -31,7 +31,7 @@ class _Configz(msgspec.Struct):
 async def read_policies(
     api: ApiClient, nodes: Iterable[str], *, seconds: float = REQUEST_SECONDS
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the policies of the kubelets that answered, and the errors of the others; both sorted by node.
+    """Return the policies of the kubelets that responded, and the errors of the others; both are sorted by node.
 
     Args:
         api: an open client.
@@ -48,14 +48,14 @@ async def read_policies(
         except (ApiError, *UNREADABLE) as exc:
             problems[node] = shorten(str(exc))
 
-    # Each problem keeps its initial value until its kubelet answers.
+    # Each problem keeps its initial value until its kubelet responds.
     await request_all(list(problems), read, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 
 
 async def _read_policy(api: ApiClient, node: str) -> str:
     try:
-        # Limit the size, because a node controls what its kubelet answers.
+        # Limit the size, because the node controls its kubelet's response.
         answer = await api.get_page(f"{build_node_path(node)}/proxy/configz", query={}, max_bytes=_MOST_BYTES)
     except ApiError as exc:
         if exc.not_found:

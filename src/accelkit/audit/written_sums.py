@@ -1,4 +1,4 @@
-"""The sum of the assignments on the pods of each card, compared with the capacity of the card.
+"""Comparison of each card's capacity with the sum of the assignments that are written on its pods.
 
 The accounting (`accelkit.inspection.accounting`) compares the amounts that the ledger counts. This module adds up the
 amounts that are written in the assignments.
@@ -17,7 +17,7 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
-    """Yield the node, the ID and a message for each card that the assignments on its pods exceed.
+    """Yield the node, the ID and a message for each card whose capacity the assignments on its pods exceed.
 
     Shares that a pod has already left for another one (`MOVING`) do not count.
     """

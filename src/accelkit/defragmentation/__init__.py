@@ -1,1 +1,1 @@
-"""`accelkit defrag`: plans a few evictions after which waiting pods fit, and applies the plan."""
+"""`accelkit defrag`: planner of a few evictions after which waiting pods fit, and applier of the plan."""

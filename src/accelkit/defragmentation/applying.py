@@ -20,7 +20,7 @@ from accelkit.model.hold import Hold
 from accelkit.model.keys import HOLD_CONDITION
 from accelkit.model.pod import SCHEDULED, Pod, PodRef
 
-# The hold outlasts the wait, so that it cannot end while a Binding is on its way.
+# The hold outlasts the wait, so that it cannot end while a Binding is in progress.
 HOLD_MARGIN_SECONDS: Final = 30
 _POLL_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 10.0
@@ -32,18 +32,18 @@ class PlanApplier:
     Args:
         api: an open client.
         report: prints one line of progress.
-        wait_seconds: how long it may take until all pods together are bound.
+        wait_seconds: the time limit for binding all pods together.
     """
 
     def __init__(self, api: ApiClient, report: Callable[[str], None], wait_seconds: float) -> None:
         self._api, self._report, self._wait_seconds = api, report, wait_seconds
 
     async def apply(self, plan: Plan) -> bool:
-        """Apply the steps in order and wait; return whether each pod for which pods were evicted is bound.
+        """Apply the steps in order and wait; return whether every pod for which others were evicted is bound.
 
         Raises:
-            ApiError: the API server refused an eviction. Later evictions are not tried, and the cards of earlier steps
-                stay held for their pods.
+            ApiError: the API server refused an eviction. Later evictions are not attempted, and the cards of earlier
+                steps remain held for their pods.
         """
         steps = [step for step in plan.steps if step.evictions]
         for step in steps:
@@ -59,7 +59,7 @@ class PlanApplier:
             try:
                 await self._evict(pod)
             except ApiError:
-                # The pod needs all evictions of the step, so holding the cards has no use.
+                # The pod needs all evictions of the step, so holding the cards is pointless.
                 await self._end_hold(step)
                 raise
             self._report(f"evicted {pod} for {step.namespace}/{step.pod}")
@@ -103,7 +103,7 @@ class PlanApplier:
             ) from exc
 
     async def _wait(self, steps: Iterable[Step]) -> bool:
-        """Wait until each pod is bound or deleted, or the time is over; return whether all are bound."""
+        """Wait until each pod is bound or deleted, or time runs out; return whether all are bound."""
         began = time.monotonic()
         left, bound, reported_at = list(steps), True, began
         while left:
@@ -130,7 +130,7 @@ class PlanApplier:
         return bound
 
     async def _find_result(self, step: Step) -> str | None:
-        """Return the result for a pod; None while it waits, or if the API server does not answer."""
+        """Return the result for a pod; None while it is waiting, or if the API server does not respond."""
         try:
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
         except ApiError as exc:

@@ -1,7 +1,7 @@
 """Planner of the evictions after which waiting pods fit.
 
-The planner works on a ledger of its own and does no I/O. It takes the waiting pods by priority, then by age. Each pod
-is planned on the cluster that the steps before it would leave.
+The planner works on its own ledger and does no I/O. It processes the waiting pods by priority, then by age. The plan
+for each pod assumes that the steps for earlier pods have been carried out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-# How many sets of victims are tried on one node. Each next set excludes pods that must stay.
+# How many sets of victims are tried on one node. Each further set excludes the pods that were found to have to stay.
 _ROUNDS: Final = 8
 
 
@@ -49,7 +49,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A waiting pod, the node that it gets, and the evictions for it; without evictions if it fits already."""
+    """A waiting pod, the node that it gets, and the evictions that it needs; no evictions if it already fits."""
 
     namespace: str
     pod: str
@@ -70,7 +70,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The steps of a plan, and the pods that it leaves out."""
+    """The steps of a plan, and the pods for which nothing is planned."""
 
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...]
@@ -87,18 +87,18 @@ class _Trial:
 
 
 class Planner:
-    """Planner for one cluster. Planning changes the ledger.
+    """Planner for one cluster. Planning modifies the ledger.
 
     Args:
-        cluster: the cluster as it was read; the planner changes it.
+        cluster: the cluster as it was read; the planner modifies it.
         policy: the policy by which the extender chooses cards.
-        most_evictions: the limit for the whole plan.
+        most_evictions: the maximum number of evictions in the whole plan.
     """
 
     def __init__(self, cluster: ReadCluster, policy: AnyPolicy, most_evictions: int) -> None:
         self._cluster, self._policy, self._left = cluster, policy, most_evictions
         self._gone: dict[str, PodRef] = {}
-        # CPU and memory of each host that the pods placed by this plan will use.
+        # CPU and memory on each host that the pods placed by this plan will use.
         self._added: dict[str, HostAmounts] = {}
 
     def plan(self) -> Plan:
@@ -137,7 +137,7 @@ class Planner:
         return self._build_step(pending, node, victims)
 
     def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
-        """Return why no eviction can help a pod; empty if one might."""
+        """Return why no eviction can help a pod; empty if an eviction might help."""
         uid = pod.ref.uid
         if conditions := self._cluster.unread.get(uid):
             return f"only kube-scheduler can judge its {conditions}"
@@ -149,7 +149,7 @@ class Planner:
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
     ) -> tuple[str, list[Candidate]] | None:
-        """Return the node and victims with the fewest victims left without a place, then by `rank_victims`; or None."""
+        """Return the best node and victims: first by fewest victims without a new place, then by `rank_victims`."""
         best: tuple[tuple[object, ...], str, list[Candidate]] | None = None
         for node in nodes:
             victims = self._find(pending, request, node)
@@ -190,7 +190,7 @@ class Planner:
         return find_rule(pod, self._cluster.pods.get(pod.ref.uid), waiting, self._cluster.budgets)
 
     def _explain(self, waiting: CardPod, nodes: Iterable[str]) -> str:
-        """Return why no evictions would help, with the rules that forbid some."""
+        """Return why no evictions would help, including the rules that forbid some of them."""
         bound = (pod for node in nodes for pod in self._cluster.feed.list_bound(node))
         refusals = list_refusals((pod, self._find_rule(pod, waiting) or self._find_bar(pod, waiting)) for pod in bound)
         return "no permitted evictions would free its cards" + (f" ({refusals})" if refusals else "")
@@ -207,11 +207,11 @@ class Planner:
 
     @staticmethod
     def _must_stay(victim: Candidate, trial: _Trial, pod: CardPod) -> bool:
-        """Return whether a pod may only be moved, and no node has a place for it."""
+        """Return whether a pod must stay because it may only be moved and no node has a place for it."""
         return victim.uid not in trial.placed and (victim.priority >= pod.priority or not pod.preempts)
 
     def _try(self, pending: Pending, request: PodRequest, node: str, victims: Iterable[Candidate]) -> _Trial | None:
-        """Change the ledger as if the victims were evicted, the pod placed, and then the replacements placed."""
+        """Change the ledger as if the victims were evicted, then the pod placed, and then the replacements placed."""
         ledger, trial = self._cluster.ledger, _Trial()
         bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
         for victim in victims:
@@ -247,7 +247,7 @@ class Planner:
         return True
 
     def _list_suiting(self, uid: str) -> list[str]:
-        """Return the names of the nodes with cards that may take a pod, apart from their cards, in order."""
+        """Return the names of the nodes that may take a pod if their cards are disregarded, in order."""
         cluster, pod = self._cluster, self._cluster.pods[uid]
         found = []
         for name in sorted(cluster.nodes):

@@ -24,7 +24,7 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import list_served_dialects, load_dialects, load_usable_dialects
 from accelkit.vendors.pod_reading import PodReader
 
-# The most labels of a pod that are kept for disruption budgets. Pods in real use have fewer.
+# The maximum number of a pod's labels that are kept for disruption budgets. Real pods have fewer.
 _MOST_LABELS: Final = 256
 
 
@@ -33,11 +33,11 @@ class ReadCluster:
     """A cluster as it was read.
 
     Attributes:
-        ledger: the ledger of the plan's own, so the plan may change it.
-        feed: the feed of that ledger, with the waiting pods.
+        ledger: a ledger that only the plan uses, so the planner may modify it.
+        feed: the feed of this ledger, with the waiting pods.
         nodes: nodes by name.
         pods: pods with cards, by UID.
-        unread: the conditions of these pods that only kube-scheduler can judge, by UID.
+        unread: the scheduling conditions of these pods that only kube-scheduler can judge, by UID.
         budgets: the disruption budgets, which forbid some evictions.
     """
 
@@ -54,8 +54,8 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
     Args:
         api: an open client.
-        named: the dialects in which pods are read; empty for those that the agents serve, and those in which bound pods
-            have cards written on them.
+        named: the dialects in which pods are read; empty for those that the agents serve and those in which cards have
+            been written on bound pods.
         rules: the sharing rules; None for none.
 
     Raises:
@@ -86,10 +86,10 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
 
 class _PodReading:
-    """Data of pods that is recorded before most of a pod is discarded.
+    """Data about pods that is recorded before most of each pod is discarded.
 
     Attributes:
-        written: the names of the dialects in which cards have been written on pods that are bound.
+        written: the names of the dialects in which cards have been written on bound pods.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -100,7 +100,7 @@ class _PodReading:
         self._requested: dict[str, frozenset[str]] = {}
 
     def trim(self, pod: PlannedPod) -> None:
-        """Record what the plan needs of a pod, and remove the rest from it."""
+        """Record the data of a pod that the plan needs, and remove the rest from the pod."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
         self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
         self._requested[uid] = self._known & find_requested_resources(pod.spec)
@@ -117,7 +117,7 @@ class _PodReading:
             pod.metadata.labels = labels
 
     def list_unread(self, known: frozenset[str]) -> dict[str, str]:
-        """Return, by UID, the conditions that only kube-scheduler can judge if these resources are served here."""
+        """Return, by UID, the conditions that only kube-scheduler can judge, if this cluster serves these resources."""
         found = {}
         for uid, conditions in self._conditions.items():
             others = ["other resources"] if self._requested[uid] - known and "other resources" not in conditions else []
@@ -127,7 +127,7 @@ class _PodReading:
 
 
 def _find_unit(ledger: Ledger) -> int:
-    """Return the unit that most nodes have: the cluster's, because only nodes that change theirs differ."""
+    """Return the unit of most nodes, which is the cluster's: only nodes that are changing their unit differ."""
     units = Counter(entry.inventory.unit_bytes for entry in ledger.list_nodes() if entry.inventory is not None)
     if not units:
         raise ServiceError("no node shares cards", next_step="list the nodes with cards by `accelkit inspect`")

@@ -1,4 +1,4 @@
-"""Rules that forbid the eviction of a pod for another one, each with a sentence."""
+"""Rules that forbid evicting a pod for another one, each with a sentence that describes it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from accelkit.defragmentation.suitability import PlannedPod
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.vendors.pod_reading import CardPod
 
-# How many pods each rule names.
+# The maximum number of pods that are listed for each rule.
 _MOST_NAMED: Final = 3
 
 
 def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: DisruptionBudgets) -> str:
-    """Return the rule that forbids to evict a bound pod for a waiting one; empty if no rule does.
+    """Return the rule that forbids evicting a bound pod for a waiting one; empty if no rule does.
 
     Args:
         pod: the bound pod.
@@ -36,7 +36,7 @@ def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: 
 
 
 def list_refusals(pods: Iterable[tuple[CardPod, str]]) -> str:
-    """Return the rules that forbid evictions, each with some of the pods; empty if no rule does."""
+    """Return the rules that forbid evictions, each with some of the affected pods; empty if no rule does."""
     by_rule: dict[str, list[str]] = {}
     for pod, rule in pods:
         if rule:

@@ -1,6 +1,6 @@
-"""Whether a node may take a pod, apart from its cards, by the fields of both objects.
+"""Check whether a node may take a pod, based on fields of both objects. Cards are not considered.
 
-kube-scheduler judges more. Nothing is planned for a pod with conditions that are not read here.
+kube-scheduler evaluates more conditions. Nothing is planned for a pod with conditions that this module does not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _PlannedSpec(ConditionedSpec, rename="camel"):
 
 
 class PlannedPod(Pod):
-    """A pod with its constraints on nodes and its owners."""
+    """A pod, with its owners and its constraints on nodes."""
 
     metadata: OwnedMeta
     spec: _PlannedSpec = msgspec.field(default_factory=_PlannedSpec)

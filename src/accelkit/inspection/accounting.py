@@ -1,4 +1,4 @@
-"""Checks of the accounting of memory: cards that hold more than they have, and cards that are nearly full."""
+"""Checks of memory accounting: cards whose shares exceed their memory, and cards that are nearly full."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Accounting
     """Return the problems in the accounting of a cluster, in the order of nodes and cards.
 
     Args:
-        inspection: the state according to the ledger or the API server.
-        min_free_bytes: a card with less free memory is a finding too; 0 for none.
+        inspection: the state of the cluster according to the ledger or the API server.
+        min_free_bytes: a card with less free memory than this is also a finding; 0 to disable this check.
     """
     findings: list[AccountingFinding] = []
     for node in inspection.nodes:
@@ -64,7 +64,7 @@ def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Acc
         return [AccountingFinding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
     found: list[AccountingFinding] = []
     if card.memory_bytes is None:
-        # The card's memory could not be read, so it is unknown whether its shares exceed it.
+        # The size of the card's memory could not be read, so it is unknown whether the shares exceed it.
         pass
     elif card.used_bytes > card.capacity_bytes:
         message = f"{where} has {format_bytes(card.capacity_bytes)}, its shares take {format_bytes(card.used_bytes)}"

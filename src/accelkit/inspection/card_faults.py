@@ -1,7 +1,8 @@
-"""Faults of the cards of a node, of their drivers and of the kernel for which these were chosen, by its inventory.
+"""Detection, from a node's inventory, of faults in its cards, their drivers, and the kernel chosen for the drivers.
 
-The node agent writes the reason why a card is unhealthy as a sentence of `accelkit.node.health`. This module recognizes
-the few sentences about drivers by their words. A test compares these with the sentences that the agent writes.
+The node agent writes the reason why a card is unhealthy as a sentence from `accelkit.node.health`. This module
+recognizes the few sentences about drivers by their wording. A test compares these patterns with the sentences that the
+agent writes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _UNBOUND: Final = re.compile(
     r"|the device nodes of card \S+ are not known"
 )
 
-# A vendor's library that is missing, and one that exists but returns no data.
+# Sentences about a vendor's library that is missing, and about one that exists but returns no data.
 _MISSING: Final = re.compile(r"library \S+ of (\S+) is missing")
 _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
@@ -42,11 +43,11 @@ class CardFaultCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardFinding:
-    """A fault of cards of a node, or a lack of data about them.
+    """A fault of a node's cards, or a lack of data about them.
 
     Attributes:
         evidence: the facts, as a sentence.
-        known: False if it is unknown whether there is a fault.
+        known: whether the fault is certain; False if it is unknown whether there is a fault.
     """
 
     code: CardFaultCode
@@ -82,11 +83,11 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFi
 
 
 def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
-    """Return the driver under which the healthy cards run, or why its version is unknown, as part of a sentence.
+    """Return the driver that the healthy cards use, or why its version is unknown, as part of a sentence.
 
     Args:
         inventory: the inventory of the node.
-        versions: the versions of the drivers, from the state of the node; empty if no driver has one.
+        versions: the driver versions according to the state of the node; empty if no driver reports one.
         kernel: the release of the running kernel; empty if it is unknown.
     """
     if versions:
@@ -108,7 +109,7 @@ def _judge_health(inventory: Inventory) -> CardFinding | None:
 
 
 def _find_several_versions(inventory: Inventory) -> str:
-    """Return the vendors whose cards report several versions. A kernel runs one, so a library reports another."""
+    """Return the vendors whose cards report several versions. A kernel runs only one, so a library must differ."""
     versions: defaultdict[str, set[str]] = defaultdict(set)
     for card in inventory.cards:
         if card.driver_version:
@@ -122,9 +123,9 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the cards without a driver's version whose vendor's library exists and should report it.
+    """Yield the cards without a driver version although their vendor's library exists and should report one.
 
-    A missing library would report it too. But the kernel's driver alone is sufficient for some cards.
+    If the library is missing, the version is missing too. But some cards need only the kernel's driver.
     """
     vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(_UNANSWERED, problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)

@@ -50,7 +50,7 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of an extender; `server_name` is the name in its certificate, None for the URL's."""
+    """The address of an extender; `server_name` is the name in its certificate, None for the host name in the URL."""
 
     url: str
     tls: ssl.SSLContext | None = None
@@ -61,7 +61,7 @@ async def query_extender(at: Address, node: str | None) -> Inspection:
     """Return the ledger of an extender, for one node or for all.
 
     Raises:
-        ServiceError: the extender does not answer, or its answer is invalid.
+        ServiceError: the extender does not respond, or its response is invalid.
     """
     path = "/inspect" + (f"/{quote(node, safe='')}" if node else "")
     return await _request(at, "GET", path, Inspection, instead="read straight from the API server with --from-api")
@@ -71,7 +71,7 @@ async def request_simulation(at: Address, question: SimulationQuestion) -> Simul
     """Return what an extender would do with a pod.
 
     Raises:
-        ServiceError: the extender does not answer, or its answer is invalid.
+        ServiceError: the extender does not respond, or its response is invalid.
     """
     return await _request(at, "POST", "/simulate", Simulation, question, instead=INSPECT_API_HINT)
 

@@ -26,7 +26,7 @@ INSPECTION_VERSION = 1
 
 
 class ShareView(msgspec.Struct, frozen=True):
-    """The amounts of a card that one container holds. `stage` is claimed, reserved, bound or confirmed."""
+    """The part of a card that one container holds. `stage` is claimed, reserved, bound or confirmed."""
 
     namespace: str
     pod: str
@@ -42,9 +42,9 @@ class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
     `used_bytes` is the memory that the pods are charged. It is less than the sum of their shares if containers reuse
-    the devices of an init container. `known` is false for a card that pods hold and that no inventory lists.
-    `enforcement` names the mechanism that keeps the shares within their memory; if it is empty, they are advisory.
-    `capacity_bytes` is the limit of all shares together: `memory_factor` times the memory that can be shared.
+    the devices of an init container. `known` is false for a card that pods hold but no inventory lists. `enforcement`
+    names the mechanism that keeps the shares within their memory; if it is empty, they are advisory. `capacity_bytes`
+    is the limit of all shares together: `memory_factor` times the memory that can be shared.
     """
 
     id: str
@@ -82,7 +82,7 @@ class CardSetView(msgspec.Struct, frozen=True):
 
 
 class UnassignedPodView(msgspec.Struct, frozen=True):
-    """A pod that holds cards of a node without an assignment that names them."""
+    """A pod that holds cards on a node, but has no assignment that names them."""
 
     namespace: str
     pod: str
@@ -104,7 +104,7 @@ class Totals(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node. `state` is "shared", "unknown" (its inventory is unusable, see `problem`) or "none" (no inventory).
 
-    `address` is empty if it was not requested. `former_units` are the units in which pods were given devices before.
+    `address` is empty if it was not requested. `former_units` are the earlier units in which pods were given devices.
     `sets` are the containers that hold several cards.
     """
 
@@ -151,7 +151,7 @@ def view_node(entry: NodeEntry) -> NodeView:
 
 
 def is_worth_showing(node: NodeView) -> bool:
-    """Return whether a list includes the node: it has cards, or pods that hold some."""
+    """Return whether a list should include the node, because it has cards, or pods that hold cards."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
@@ -161,7 +161,7 @@ def view(entries: Iterable[NodeEntry]) -> Inspection:
 
 
 def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
-    """Return an inspection of these nodes with their totals; the unit is the cluster's, else that of the first node."""
+    """Return an inspection of these nodes with totals. The unit is the cluster's, or else that of the first node."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -182,7 +182,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
 
 
 async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
-    """Return the result of `inspect_cluster`, and the dialects in which pods were read.
+    """Return the result of `inspect_cluster`, and the dialects that were used to read the pods.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -269,7 +269,7 @@ def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
     sentence = load_own_dialect("native").format_misfit(entry.problem)
-    # Some sentences contain the detail already. An empty detail is contained in each.
+    # Some sentences already contain the detail. Every sentence contains an empty detail.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 
 

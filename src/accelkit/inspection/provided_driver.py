@@ -1,6 +1,6 @@
-"""Labels of a node about its driver from accelkit: the kernel for which it was chosen, and the module that KMM loads.
+"""Node labels about a driver from accelkit: the kernel for which it was chosen, and the module that KMM loads.
 
-A node without these labels has the driver of its image or of another system, which is not a fault.
+A node without these labels has a driver from its image or from another system, which is not a fault.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from accelkit.model.pod import Node
 _MAX_LABEL: Final = 63
 _DIGEST: Final = 8
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
-# KMM writes the label when a module is loaded, with the Module's namespace and name. accelkit's names have this prefix.
+# When a module is loaded, KMM writes this label with the Module's namespace and name. accelkit's Modules have this name
+# prefix.
 _LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-driver-.+)\.ready")
 
 
 def build_label(kernel: str) -> str:
-    """Return the value of the label by which nodes of a kernel are selected: the kernel itself, if that is valid.
+    """Return the value of the label that selects nodes by kernel: the kernel itself, if it is a valid label value.
 
-    Otherwise it ends with a part of a hash, so that no two kernels have the same label.
+    Otherwise, the value ends with part of a hash, so that no two kernels have the same label.
     """
     value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
     if value == kernel and len(value) <= _MAX_LABEL:
@@ -37,11 +38,11 @@ def read_chosen_kernel(node: Node) -> str:
 
 
 def is_for_another_kernel(chosen: str, running: str) -> bool:
-    """Return whether a driver was chosen for another kernel than the running one; False if one of them is unknown."""
+    """Return whether a driver was chosen for a kernel other than the running one; False if either is unknown."""
     return bool(chosen and running) and chosen != build_label(running)
 
 
 def find_module(node: Node, namespace: str) -> str:
-    """Return the name of accelkit's module that KMM has loaded on the node; empty if there is none."""
+    """Return the name of the accelkit module that KMM has loaded on the node; empty if there is none."""
     found = (_LOADED.fullmatch(key) for key in node.metadata.labels or {})
     return next((each[2] for each in found if each is not None and each[1] == namespace), "")

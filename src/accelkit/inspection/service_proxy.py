@@ -22,7 +22,7 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 _TOKEN_SECONDS: Final = 600
 _RENEW_SECONDS: Final = 300
 _FROM_API: Final = "read straight from the API server with --from-api"
-# The status codes of an extender that has no such endpoint yet.
+# The status codes that an older extender without this endpoint returns.
 _UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
 _T = TypeVar("_T")
@@ -87,7 +87,7 @@ class ProxiedExtender:
 
         Raises:
             NoExtenderError: the namespace has no extender.
-            ServiceError: a right is missing, the extender does not answer, or its answer is invalid.
+            ServiceError: a permission is missing, the extender does not respond, or its response is invalid.
         """
         path = f"{self._path}/inspect" + (f"/{quote(node, safe='')}" if node else "")
         try:
@@ -103,7 +103,7 @@ class ProxiedExtender:
 
         Raises:
             NoExtenderError: the namespace has no extender.
-            ServiceError: a right is missing, the extender does not answer, or its answer is invalid.
+            ServiceError: a permission is missing, the extender does not respond, or its response is invalid.
         """
         path = f"{self._path}/simulate"
         try:
@@ -153,7 +153,7 @@ class ProxiedExtender:
 
     def _explain(self, exc: ApiError) -> ServiceError:
         if exc.status and not exc.reason:
-            # The message is the extender's.
+            # The message comes from the extender.
             return ServiceError(exc.message)
         if exc.not_found:
             return NoExtenderError(

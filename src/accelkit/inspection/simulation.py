@@ -1,4 +1,4 @@
-"""Request and answer of the extender's `POST /simulate`."""
+"""Request and response of the extender's `POST /simulate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest
 
 SIMULATION_VERSION: Final = 1
-# Enough for a pod's limits and annotations, and thousands of names of nodes.
+# Large enough for a pod's limits and annotations, and thousands of node names.
 MAX_QUESTION_BYTES: Final = 256 * 1024
 MAX_WITHOUT: Final = 256
 
@@ -21,8 +21,8 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
     """The request.
 
     Attributes:
-        pod: the pod as the API server returns it, or the fields that filter reads: limits, annotations, and the UID if
-            it has one.
+        pod: the pod as the API server returns it, or only the fields that filter reads: limits, annotations, and the
+            UID if the pod has one.
         nodes: names of the nodes to simulate; None for all nodes that share cards.
         without: pods that the simulation treats as deleted, each a UID or `NAMESPACE/NAME`.
     """
@@ -43,7 +43,8 @@ class CardRefusal(msgspec.Struct, frozen=True, gc=False):
 class CardSimulation(msgspec.Struct, frozen=True, gc=False):
     """A card of a node on which the pod does not fit.
 
-    `refusals` is empty if each container alone could get the card. `capacity_bytes` is None if the memory is unknown.
+    `refusals` is empty if each container on its own could get the card. `capacity_bytes` is None if the memory is
+    unknown.
     """
 
     id: str
@@ -60,7 +61,7 @@ class ChangeView(msgspec.Struct, frozen=True, gc=False):
         kind: the kind of change.
         sentence: the change in words, without its node.
         taken: IDs of the cards that the pod would then get; empty if they are unknown.
-        order: the sort key by which changes of all nodes are compared, the smallest first.
+        order: the sort key for comparing the changes of all nodes, with the smallest change first.
         proven: whether no smaller change of its kind exists on this node.
     """
 
@@ -85,11 +86,11 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         score: the score from prioritize, 0 to 10; 0 if the pod does not fit.
         assignment: the shares that bind would choose for each container.
         reason: the reason why the pod does not fit, as a code.
-        sentence: the same reason as filter returns it to kube-scheduler.
+        sentence: the same reason, worded as filter returns it to kube-scheduler.
         resolvable: whether the pod would fit after evictions from the node.
         cards: the cards of a node on which the pod does not fit.
-        changes: changes after which the pod would fit, the smallest first; at most one of each kind.
-        searched: whether the search for changes was complete, or found at least one.
+        changes: changes after which the pod would fit, the smallest first, with at most one of each kind.
+        searched: whether the search for changes was completed, or found at least one change.
     """
 
     name: str
@@ -109,11 +110,11 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         request: the request of the pod as the extender reads it; empty if it requests no card or is refused.
-        refusal: the reason from filter why no part of the request can be granted.
+        refusal: the reason that filter gives why no part of the request can be granted.
         policy: the policy of the cluster.
-        absent: those of `without` that hold no card.
-        spent: whether the search for changes stopped at its limit.
-        group: the pod group with which the pod waits, and the reason; empty if it waits with none.
+        absent: the pods in `without` that hold no card.
+        spent: whether the search for changes stopped because it reached its limit.
+        group: the pod group with which the pod waits, and the reason; empty if the pod does not wait with a group.
     """
 
     request: tuple[ContainerRequest, ...] = ()
@@ -127,6 +128,6 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
-    """The answer that the extender would give now, for each node in order."""
+    """The response that the extender would give now, for each node in order."""
 
     nodes: tuple[NodeSimulation, ...]

@@ -15,7 +15,7 @@ from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
 _BAR = 24
-# Above this fraction a bar is yellow, because little is left for the next pod.
+# Above this fraction, a bar is yellow, because little is left for further pods.
 _NEARLY_FULL = 0.85
 
 

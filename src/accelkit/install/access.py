@@ -1,4 +1,4 @@
-"""Check of the rights that the user of the API server lacks, before an installation needs them."""
+"""Check for permissions that the user of the API server lacks, before an installation needs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.paths import build_collection_path
 from accelkit.kube.views.api import AccessReview
 
 _REVIEWS: Final = build_collection_path("authorization.k8s.io/v1", "selfsubjectaccessreviews")
-# Rights to these resources are reviewed without a namespace.
+# Permissions for these resources are reviewed without a namespace.
 _CLUSTER_SCOPED: Final = frozenset(
     {
         "clusterrolebindings",
@@ -30,7 +30,7 @@ _CLUSTER_SCOPED: Final = frozenset(
 
 
 class AccessRule(msgspec.Struct, frozen=True, rename="camel"):
-    """A rule of a Role or ClusterRole, without names of objects."""
+    """A rule of a Role or ClusterRole, without resource names."""
 
     api_groups: tuple[str, ...]
     resources: tuple[str, ...]
@@ -38,7 +38,7 @@ class AccessRule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """One right, in the fields of a SelfSubjectAccessReview."""
+    """One permission, as the fields of a SelfSubjectAccessReview."""
 
     group: str
     resource: str
@@ -55,12 +55,12 @@ class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=
 async def find_denied(
     api: ApiClient, rules: Sequence[AccessRule], namespaces: Sequence[str]
 ) -> list[ResourceAttributes]:
-    """Return the rights of the rules that the client's user lacks.
+    """Return the permissions in the rules that the client's user lacks.
 
     Args:
         api: an open client.
-        rules: the required rights; the verb list is required in all namespaces.
-        namespaces: the namespaces in which the other rights to namespaced objects are required.
+        rules: the required permissions; the verb list is required in all namespaces.
+        namespaces: the namespaces in which the other permissions for namespaced objects are required.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

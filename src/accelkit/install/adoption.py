@@ -1,7 +1,7 @@
-"""Adoption of an installation of Enflame GCUShare: uninstalls its Helm releases and shares its nodes.
+"""Adoption of an Enflame GCUShare installation, which uninstalls its Helm releases and shares its nodes.
 
 `accelkit.scheduler.switch.gcushare` removes its entry from kube-scheduler's configuration. Running pods are left
-unchanged, and their kubelets keep the devices allocated until the pods end.
+unchanged, and their devices remain allocated by the kubelets until the pods end.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Adoption:
 
 
 async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
-    """Uninstall GCUShare's releases and replace its node label by accelkit's.
+    """Uninstall GCUShare's releases and replace its node label with accelkit's.
 
-    The unit of the pods is written on the nodes first, because only the releases contain it. The label is replaced
-    last, so that a second attempt finds the remaining nodes after an interruption.
+    The unit of the pods is written to the nodes first, because only the releases contain it. The label is replaced
+    last, so that another attempt after an interruption finds the remaining nodes.
 
     Raises:
         ConfigurationError: a release cannot be read, or the unit of its pods is ambiguous.
@@ -96,7 +96,7 @@ def _read_unit(releases: Sequence[Release]) -> str:
 
 
 def _find_recorded_unit(nodes: Sequence[Node]) -> str:
-    """Return the unit that an earlier run wrote on the nodes; empty if it is missing, invalid or ambiguous."""
+    """Return the unit that an earlier run wrote to the nodes; empty if it is missing, invalid or ambiguous."""
     recorded = {node.find_annotation(FORMER_UNIT_ANNOTATION) for node in nodes}
     units = [name for name in UNITS if name in recorded]
     return units[0] if len(units) == 1 else ""

@@ -1,4 +1,4 @@
-"""Labels that a node agent's token can write on its node, and the ones that are removed with accelkit."""
+"""Labels that a node agent's token can write to its node, and those that are removed when accelkit is removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 def find_foreign_labels(node: Node) -> str:
-    """Return the value of the annotation that protects other writers' labels from removal."""
+    """Return the value for the annotation that protects the labels of other writers from removal."""
     ours = find_owned_labels(node)
     return ",".join(
         key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(CARD_LABEL_PREFIX))
@@ -29,7 +29,7 @@ def find_removable_labels(node: Node) -> dict[str, str]:
 
     These are the recorded labels, and those that a stolen token wrote without a record: labels with accelkit's prefix,
     and, on a node whose foreign labels are known, the other keys. A recorded label with another value belongs to
-    another writer. Labels that an agent cannot write are ignored, even if they are recorded.
+    another writer. Labels that an agent is not able to write are ignored, even if they are recorded.
     """
     recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS_ANNOTATION)
     others = {*(foreign or "").split(","), *_list_of_nfd(node), *read_label_record(node)}

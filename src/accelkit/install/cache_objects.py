@@ -1,4 +1,4 @@
-"""Kernel caches of a cluster: created, changed, deleted, and awaited for a playbook."""
+"""Functions that create, change, delete and wait for a cluster's kernel caches on behalf of a playbook."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_FINALIZER
 
 POLL_SECONDS: Final = 1.0
-# A refusal that was caused by a policy which is created a moment later ends within this time.
+# If a cache is refused because its policy is created a moment later, the refusal ends within this time.
 _VERDICT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRequest:
-    """A cache, by its name.
+    """The desired state of a named cache.
 
     Attributes:
         name: the name of the object.
@@ -60,12 +60,12 @@ class CacheRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """The report of a node about the digest that pods get.
+    """A node's report about the digest that pods get.
 
     Attributes:
         node: the name of the node.
-        ready: whether pods on the node find the files.
-        reason: the reason of the most specific condition: a failed one, else Ready.
+        ready: whether the files are available to pods on the node.
+        reason: the reason of the most specific condition: a failed one if there is one, otherwise Ready.
         message: the message of that condition.
     """
 
@@ -82,7 +82,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
     """Create a cache, or change the given fields of its spec.
 
     Returns:
-        The spec before, empty if there was no cache; and whether anything was (in check mode: would be) changed.
+        The previous spec, empty if there was no cache; and whether anything was (in check mode: would be) changed.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -123,12 +123,12 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
     Args:
         api: an open client.
         request: the cache.
-        seconds: how long to wait until it is deleted; None to not wait.
-        check: delete nothing.
+        seconds: how long to wait for the deletion; None to skip waiting.
+        check: whether to delete nothing.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
-        ServiceError: the cache still exists after that time; the error gives the reason.
+        ServiceError: the cache still exists after that time; the error states the reason.
     """
     if await get_if_present(api, request.path) is None:
         return False
@@ -145,7 +145,7 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
 
 
 def _find_holder(cache: Cache) -> tuple[str, str]:
-    """Return why a deleted cache still exists, and the next step."""
+    """Return why a cache still exists after its deletion, and the next step."""
     if CACHE_FINALIZER in cache.metadata.finalizers:
         ready = find_condition(cache.status.conditions, ConditionType.READY)
         reason = ready.message if ready is not None and ready.message else "its finalizers were not removed"
@@ -186,11 +186,11 @@ def _summarise(node: str, status: NodeCacheStatus) -> NodeReport:
 
 
 async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: float) -> tuple[Cache, list[NodeReport]]:
-    """Wait until a cache is ready, or until a verdict that does not change.
+    """Wait until a cache is ready or has failed permanently.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
-        ServiceError: the cache is not ready; the error lists conditions and nodes with their reasons.
+        ServiceError: the cache is not ready; the error lists the conditions and nodes with their reasons.
     """
     begun = time.monotonic()
     refused_since: float | None = None

@@ -1,4 +1,4 @@
-"""Reader of the data that an installation needs first: the version and the nodes of the cluster."""
+"""Reader of the data that an installation needs first: the cluster's version and nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kube.paths import NODES
 from accelkit.kube.views.api import ServerVersion
 from accelkit.model.pod import Node, find_address
 
-# Kubernetes before 1.20 sets the second label.
+# Kubernetes versions before 1.20 set the second label.
 _CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -21,7 +21,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     Attributes:
         name: the name of the Node object.
-        address: its InternalIP, else its host name, else empty.
+        address: its InternalIP, or its host name if it has none; empty if it has neither.
         control_plane: whether a label marks it as part of the control plane.
     """
 
@@ -34,8 +34,8 @@ class Cluster(msgspec.Struct, frozen=True):
     """A cluster.
 
     Attributes:
-        server: URL of the API server.
-        version: its `gitVersion`, for example `v1.34.4`.
+        server: the URL of the API server.
+        version: the `gitVersion` of the API server, for example `v1.34.4`.
         nodes: the nodes by name.
     """
 

@@ -15,8 +15,8 @@ from accelkit.vendors.profiles import (
     load_profiles,
 )
 
-# Annotations that plug-ins of container runtimes obey: NRI's device injector under each of its names, CDI in
-# containerd, and CRI-O with its current and its deprecated key.
+# Annotations that container runtime plug-ins act on: those of NRI's device injector under each of its names, of CDI in
+# containerd, and of CRI-O with its current and its deprecated key.
 _OF_RUNTIMES = (
     "cdi-devices.noderesource.dev",
     "cdi-devices.nri.containerd.io",
@@ -35,13 +35,15 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
     Attributes:
         assignments: annotations of pods that a scheduler or a device plugin writes, of all dialects.
-        runtime_variables: environment variables by which a container names its cards to a container runtime.
+        runtime_variables: environment variables with which a container requests specific cards from a container
+            runtime.
         runtime_defaults: environment variables that make a container runtime give a container all cards, each with the
-            variable that prevents this when it is set.
-        runtime_annotations: prefixes of annotations of pods that name cards to plug-ins of a container runtime.
-        container_limits: annotations of pods, with `{container}`, by which the extender writes a container's amounts.
-        node_annotations: annotations of a node that its agent writes, or removes after reading them.
-        node_labels: labels that the agent writes under a vendor's name; a number at the end continues a long value.
+            variable that prevents this if it is set.
+        runtime_annotations: prefixes of pod annotations that request cards from the plug-ins of a container runtime.
+        container_limits: pod annotations, with `{container}`, in which the extender records a container's amounts.
+        node_annotations: annotations that the agent writes to its node, or removes from it after reading them.
+        node_labels: labels that the agent writes under a vendor's name; a label with a trailing number continues a long
+            value.
         node_label_prefixes: prefixes of the other labels that the agent writes.
     """
 
@@ -56,7 +58,7 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
 
 def list_guarded_keys() -> GuardedKeys:
-    """Return the keys of all profiles and dialects; the order of each list is stable."""
+    """Return the keys of all profiles and dialects, each list in a stable order."""
     labels = {key for profile in load_profiles().values() for key in profile.labels}
     return GuardedKeys(
         assignments=list_assignment_keys(),

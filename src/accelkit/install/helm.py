@@ -1,7 +1,7 @@
-"""Releases of Helm 3, found and uninstalled without Helm. A release is a Secret that contains the applied objects.
+"""Finder and uninstaller of Helm 3 releases that does not need Helm. A release is a Secret with the applied objects.
 
 The Secret's `release` is base64 in base64 of gzip of JSON (helm.sh/helm/v3/pkg/storage/driver). Each revision has its
-own Secret. Uninstalling deletes the objects of the newest revision, then the Secrets. Hooks are not run.
+own Secret. Uninstalling deletes the objects of the newest revision, then the Secrets. Hooks do not run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEEP: Final = "helm.sh/resource-policy"
 # Helm writes these annotations on all objects that it applies, since version 3.2.
 _RELEASE_NAME: Final = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
-# A Secret holds 1 MiB. Data that unpacks to a hundred times that is not a release.
+# A Secret holds at most 1 MiB. Data that unpacks to more than a hundred times that size is not a release.
 _UNPACKED_BYTES: Final = 100 * 2**20
 
 
@@ -69,7 +69,7 @@ class Release:
         chart: the name of the chart.
         objects: the applied objects, in Helm's order.
         secrets: the Secrets of its revisions.
-        values: the chart's top-level values, overridden by those of the installation.
+        values: the chart's top-level values, overridden by the values of the installation.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Release:
 
 
 async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
-    """Return the releases of charts whose name has this prefix, sorted by namespace and name.
+    """Return the releases of charts whose names have this prefix, sorted by namespace and name.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -107,12 +107,12 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
 async def uninstall(api: ApiClient, release: Release) -> None:
     """Delete the objects of a release in reverse order, then its record; skip objects that do not exist.
 
-    A user who may write Secrets in a namespace can create a release there that lists any object. So only objects are
-    deleted whose annotations from Helm name this release.
+    A user who may write Secrets in a namespace can create a release there that lists any object. So an object is
+    deleted only if its Helm annotations name this release.
 
     Raises:
-        ApiError: the API server refused the request or did not respond; the record then stays, so that a second attempt
-            continues.
+        ApiError: the API server refused the request or did not respond; the record is then kept, so that another
+            attempt can continue.
     """
     for item in reversed(release.objects):
         metadata = item.get("metadata") or {}
@@ -137,7 +137,7 @@ async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) ->
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
     answer = await get_if_present(api, build_group_path(version))
     if answer is None:
-        # The API server does not serve the group any more, so none of its objects exists.
+        # The API server no longer serves the group, so none of its objects exist.
         return None
     for resource in msgspec.json.decode(answer, type=ApiResources).resources:
         if resource.kind == kind and "/" not in resource.name:

@@ -1,7 +1,7 @@
-"""The record of the resources for which every kube-scheduler calls the extender: write, compare and delete it.
+"""Functions that write, compare and delete the record of resources for which every kube-scheduler calls the extender.
 
-The installer adds a resource after it has configured the schedulers, and removes one before. Node agents offer a
-resource only while the record lists it.
+The installer adds a resource after it has configured the schedulers, and removes a resource before it configures them.
+Node agents offer a resource only while the record lists it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Management:
         recorded: the resources that the record listed before; None if it does not exist or is invalid.
         resources: the resources that the record lists now.
         offered: by resource, the sorted names of the nodes that offer it through a node agent.
-        former: resources that are recorded or offered, and no longer wanted.
+        former: resources that are recorded or offered, but no longer wanted.
         former_dialects: the dialects whose pods request these resources.
-        problem: which kube-scheduler may not call the extender, so that no resource is added; empty if none is known.
+        problem: which kube-scheduler might not call the extender, so that no resource is added; empty if none is known.
     """
 
     changed: bool
@@ -67,7 +67,7 @@ async def record_managed(
     complete: bool = True,
     check: bool = False,
 ) -> Management:
-    """Write the wanted resources into the record, but add none if a scheduler was not configured.
+    """Write the wanted resources to the record, but add none if a scheduler was not configured.
 
     Args:
         api: an open client.
@@ -100,7 +100,7 @@ async def record_managed(
 
 
 async def delete_record(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
-    """Delete the record, so that node agents offer no resource to new pods.
+    """Delete the record, so that node agents offer no resources to new pods.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -134,7 +134,7 @@ async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]
 
 
 def _read_withheld(node: Node) -> Collection[str]:
-    """Return the resources of which a node lists only the devices that pods hold."""
+    """Return the resources for which a node lists only the devices that pods hold."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return () if inventory is None else inventory.withheld or ()
 

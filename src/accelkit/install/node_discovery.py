@@ -1,4 +1,4 @@
-"""Discovery of the cards of nodes that are not shared yet, by a pod on each node that runs `accelkit discover` once."""
+"""Discovery of cards on nodes that are not shared yet: a pod on each node runs `accelkit discover` once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 _AT_ONCE: Final = 16
 _DELETE_SECONDS: Final = 60.0
 _LABELS: Final = {NAME_LABEL: "accelkit-discover", **PART_OF_LABELS}
-# Each folder is mounted below /host in the container. Node agents mount the same, except for secrets in /etc, because
-# they run permanently and have tokens.
+# Each folder is mounted below /host in the container. Node agents mount the same folders, except for secrets in /etc,
+# because they run permanently and have tokens.
 _MOVED: Final = ("/dev", "/etc", "/sys")
 _OWN: Final = ("/proc",)
-# As for node agents: with these, NVIDIA's container runtime adds the library and the device nodes, if it is in use.
+# As for node agents: if NVIDIA's container runtime is in use, these variables make it add the library and device nodes.
 _ENVIRONMENT: Final = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
@@ -34,10 +34,10 @@ _ENVIRONMENT: Final = [
 
 @dataclass(frozen=True)
 class DriverReach:
-    """Access of a pod to the libraries and device nodes of its node's driver.
+    """A pod's access to the libraries and device nodes of its node's driver.
 
     Attributes:
-        driver_root: folder on the nodes that contains the drivers.
+        driver_root: the folder on the nodes that contains the drivers.
         runtime_class: RuntimeClass of the pod; empty for none.
         cdi_devices: devices that the container runtime adds, by their CDI names.
         privileged: whether the pod gets all device nodes.
@@ -60,8 +60,8 @@ class DiscoveryPod:
         namespace: the namespace of the pods.
         image: accelkit's image.
         pull_secrets: names of Secrets in the namespace.
-        host_root: folder on the nodes that contains the data about cards, as for node agents.
-        reach: the access of node agents to the drivers of their nodes.
+        host_root: the folder on the nodes that contains the data about cards, as for node agents.
+        reach: the access that node agents have to the drivers of their nodes.
     """
 
     namespace: str
@@ -78,7 +78,8 @@ class Findings:
     Attributes:
         counts: the number of cards.
         missing: requirements for sharing the cards that are not met.
-        library_problems: vendors' libraries that are missing or do not work; a driver may have them in another folder.
+        library_problems: vendor libraries that are missing or do not work; the driver may have them in a different
+            folder.
         problems: the reason why the cards are unknown.
     """
 
@@ -102,8 +103,8 @@ class _Found(msgspec.Struct):
 async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, *, seconds: float) -> Findings:
     """Discover the cards of nodes; the pods are always deleted afterwards.
 
-    Nodes with cards are examined again with the access of node agents, if that differs. Nodes without cards may lack
-    the handler of a RuntimeClass, or the folder of a driver.
+    Nodes with cards are examined a second time with the access that node agents have, if it differs. Nodes without
+    cards may lack the RuntimeClass handler or the driver folder.
 
     Args:
         api: an open client.
@@ -113,7 +114,8 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
 
     Raises:
         ApiError: the API server refused a pod.
-        ConfigurationError: it refused pods with the access of node agents, for example for a missing RuntimeClass.
+        ConfigurationError: it refused pods with the access of node agents, for example because a RuntimeClass is
+            missing.
     """
     findings = Findings()
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -161,7 +163,7 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
 async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float) -> _Found:
     name = f"accelkit-discover-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
     path = build_pod_path(pod.namespace, name)
-    # A run that was killed may have left its pod.
+    # A run that was killed may have left its pod behind.
     await _delete(api, path)
     try:
         await api.post(build_collection_path("v1", "pods", pod.namespace), _build_pod(name, node, pod))
@@ -179,7 +181,7 @@ async def _read_found(api: ApiClient, path: str, message: str) -> _Found:
     try:
         log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
     except ApiError as exc:
-        # A kubelet without room, for example on a node full of pods, ends a pod before it has a container.
+        # A kubelet without room, for example on a node full of pods, ends a pod before any container is created.
         raise ServiceError(f"its pod has no log: {message}; {exc}") from exc
     try:
         return msgspec.json.decode(log, type=_Found)
@@ -213,11 +215,11 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
             **({"runtimeClassName": reach.runtime_class} if reach.runtime_class else {}),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": 300,
-            # The pod reads files of its host, and uses no API of the cluster.
+            # The pod reads files on its host, and does not use the cluster's API.
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pod.pull_secrets],
-            # Not as root, because node agents run as root and could read the pod's mounts through /proc.
+            # The pod does not run as root, because node agents run as root and could read its mounts through /proc.
             "securityContext": {
                 "runAsUser": 65532,
                 "runAsGroup": 65532,

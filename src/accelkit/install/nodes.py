@@ -1,4 +1,4 @@
-"""Reads, changes and waits for several nodes at once."""
+"""Functions that read, change and wait for several nodes at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def list_nodes(api: ApiClient) -> dict[str, Node]:
 
 
 async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
-    """Return those of the named nodes that exist.
+    """Return the named nodes that exist.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -39,7 +39,7 @@ async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
 
 
 async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    """Apply a change to nodes, several at once; nodes that were deleted in the meantime are skipped.
+    """Apply a change to several nodes at once; skip nodes that were deleted in the meantime.
 
     Raises:
         ApiError: the first error; the changes of other nodes were cancelled.

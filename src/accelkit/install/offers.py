@@ -1,4 +1,4 @@
-"""Nodes that have cards to offer, and the resources that a shared node offers to pods."""
+"""Checks for nodes that have cards to offer, and for the resources that a shared node offers to pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
     """Return why a shared node offers no cards yet; None if it offers them.
 
     Raises:
-        ServiceError: its agent reports that it cannot apply `unit_bytes`, which waiting does not change.
+        ServiceError: its agent reports that it cannot apply `unit_bytes`, so waiting is pointless.
     """
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
@@ -44,11 +44,11 @@ def find_library_problems(node: Node) -> tuple[str, ...]:
 
 
 def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
-    """Return the resources of a node's cards that other device plugins offer, as `nvidia.com/gpu: 8`, sorted.
+    """Return the resources of a node's cards that other device plugins offer, such as `nvidia.com/gpu: 8`, sorted.
 
     Args:
         node: a node.
-        counted: resources to ignore, because the extender counts the pods that request them.
+        counted: the resources to ignore because the extender counts the pods that request them.
     """
     allocatable = node.status.allocatable or {}
     offered = sorted(name for name, amount in allocatable.items() if amount != "0" and name not in counted)
@@ -56,13 +56,13 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
 
 
 def is_sharing_requested(node: Node) -> bool:
-    """Return whether a node's cards are shared if no nodes are named."""
+    """Return whether to share a node's cards if the user names no nodes."""
     label = read_share_label(node)
     return label != "false" and (label is not None or has_cards(node))
 
 
 def has_cards(node: Node) -> bool:
-    """Return whether a label or an inventory declares cards on a node."""
+    """Return whether a label or an inventory indicates that a node has cards."""
     labels = node.metadata.labels or {}
     if any(labels.get(label) == "true" for label in list_presence_labels()):
         return True

@@ -1,4 +1,4 @@
-"""Data on a Node that accelkit owns: labels, annotations, and the resources of its device plugin."""
+"""Data on Node objects that accelkit owns: labels, annotations, and the resources of its device plugin."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OwnedMetadata:
 
     Args:
         dialect: the dialect that the node agents serve.
-        keep: names of nodes that stay shared; of these, only data of a former dialect is found.
+        keep: names of nodes that remain shared; on these nodes, only data of a former dialect is found.
     """
 
     def __init__(self, dialect: Dialect, keep: Collection[str] = ()) -> None:
@@ -64,7 +64,8 @@ class OwnedMetadata:
 
         Args:
             node: the current node.
-            former: resources that agents advertise on other nodes. A former agent may start here before its update.
+            former: the resources that agents advertise on other nodes. An outdated agent may start here before it is
+                updated.
         """
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
@@ -84,7 +85,7 @@ class OwnedMetadata:
         """Return all data that accelkit owns on a node, by table, for a diff."""
         owned = {
             "labels": self._find_labels(node),
-            # The size represents the value, because up to 64 KiB of JSON on one line are unreadable in a diff.
+            # The size is shown instead of the value, because up to 64 KiB of JSON on one line are unreadable in a diff.
             "annotations": {
                 key: f"{len(node.find_annotation(key) or '')} bytes" for key in self._find_annotations(node)
             },
@@ -93,9 +94,9 @@ class OwnedMetadata:
         return {kind: values for kind, values in owned.items() if values}
 
     def build_removal(self, node: Node) -> dict[str, dict[str, str | None]]:
-        """Return the merge patch of metadata that removes accelkit's labels and annotations.
+        """Return the metadata merge patch that removes accelkit's labels and annotations.
 
-        The names of the advertised resources stay until the node has none of these resources.
+        The names of the advertised resources remain until the node has none of these resources.
         """
         annotations = self._find_annotations(node)
         if ADVERTISED_ANNOTATION in annotations and any(self.find_resources(node, table) for table in TABLES):
@@ -130,6 +131,6 @@ class OwnedMetadata:
         if node.metadata.name in self._keep:
             return {former: present[former]} if former in present and former != self._label else {}
         owned = {former: present[former]} if former in present else {}
-        # Another value was set by a user or another controller.
+        # A different value was set by a user or by another controller.
         shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
         return find_removable_labels(node) | shared | owned

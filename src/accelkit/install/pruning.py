@@ -1,7 +1,8 @@
-"""Deletion of objects that an earlier installation created and that are not needed any more, by their labels.
+"""Deletion of objects that an earlier installation created and that are no longer needed, found by their labels.
 
-All objects that the playbooks apply have accelkit's labels, so objects of earlier runs are found without their
-variables. Labels in namespaces of users do not count, because a user could block each run by an undeletable object.
+All objects that the playbooks apply have accelkit's labels, so objects from earlier runs are found without the
+variables of those runs. Labels in users' namespaces do not count, because a user could block every run with an
+undeletable object.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _POLL_SECONDS: Final = 1.0
-# With this policy a workload is deleted after its pods.
+# With this policy, a workload is deleted after its pods.
 _FOREGROUND: Final = {"propagationPolicy": "Foreground"}
 
 
@@ -50,7 +51,7 @@ _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
 _MONITORING: Final = ("monitoring.coreos.com/v1",)
 _LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
 _NAMESPACE: Final = Kind("Namespace", "namespaces", ("v1",))
-# In the order of deletion: objects that running workloads need, and the policies that limit rights, are deleted later.
+# In deletion order: objects that running workloads need, and policies that limit permissions, are deleted later.
 _STEPS: Final = (
     (
         Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
@@ -89,12 +90,12 @@ _STEPS: Final = (
     ),
 )
 KINDS: Final = tuple(kind for step in _STEPS for kind in step)
-# Definitions are never deleted, because users have objects of these kinds.
+# Resource definitions are never deleted, because users have objects of these kinds.
 _DEFINITION: Final = Kind("CustomResourceDefinition", "customresourcedefinitions", ("apiextensions.k8s.io/v1",))
 
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
-    """The key of an object, without the version of its API."""
+    """The key of an object, without its API version."""
 
     kind: str
     namespace: str
@@ -116,7 +117,7 @@ class _Found:
 
 
 def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
-    """Return the keys of objects in the form in which they are applied."""
+    """Return the keys of objects, given as they are applied."""
     given = msgspec.convert(definitions, list[_Definition])
     return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
 
@@ -145,16 +146,17 @@ async def prune(
     namespaces: Collection[str] = (),
     check: bool = False,
 ) -> Pruned:
-    """Delete the objects of a component except those to keep, and wait until they do not exist any more.
+    """Delete the objects of a component except those to keep, and wait until they no longer exist.
 
-    The Lease by which the replicas of a deleted Deployment elected their leader is deleted with it.
+    The leader election Lease of a deleted Deployment's replicas is also deleted.
 
     Args:
         api: an open client.
         component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
         keep: the objects to keep.
         timeout_seconds: how long to wait for the deletion.
-        namespaces: the namespaces to search besides those of `find_namespaces` and of the objects to keep.
+        namespaces: the namespaces to search in addition to those from `find_namespaces` and those of the objects to
+            keep.
         check: delete nothing.
 
     Raises:
@@ -199,7 +201,7 @@ async def _find(
 
 
 def _is_trusted(key: ObjectKey, namespaces: Collection[str]) -> bool:
-    """Return whether accelkit set the labels of an object. Users cannot write quotas, so those always count."""
+    """Return whether accelkit set the labels of an object. Users cannot write quotas, so quotas always count."""
     return key.kind == _QUOTA or (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *namespaces}
 
 

@@ -1,4 +1,4 @@
-"""Wait until all pods of a Deployment or DaemonSet run with its current template."""
+"""Wait until all pods of a Deployment or DaemonSet are running with its current template."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class _Workload(msgspec.Struct):
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """The number of desired pods, and of those that run with the current template.
+    """The number of desired pods, and the number of pods that are running with the current template.
 
-    `observed` is false if the status is older than the template. `holder` is the identity in the Lease, empty if none
-    was requested.
+    `observed` is false if the status is older than the template. `holder` is the identity in the Lease; it is empty if
+    no Lease was requested.
     """
 
     desired: int
@@ -69,7 +69,7 @@ class Rollout(msgspec.Struct, frozen=True):
 async def wait_for_rollout(
     api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float, lease: str = ""
 ) -> Rollout:
-    """Wait until a workload is rolled out. Its pods are found by its name in the label app.kubernetes.io/name.
+    """Wait until a workload is rolled out. Its pods are found by the label app.kubernetes.io/name with its name.
 
     Args:
         api: an open client.
@@ -109,13 +109,13 @@ def _judge(kind: str, found: _Workload) -> Rollout:
     if kind == "DaemonSet":
         done = min(status.updated_number_scheduled, status.number_available)
         return Rollout(status.desired_number_scheduled, done, observed)
-    # If there are too many replicas, pods of the former template still run.
+    # If there are too many replicas, pods with the former template are still running.
     done = 0 if status.replicas > found.spec.replicas else min(status.updated_replicas, status.available_replicas)
     return Rollout(found.spec.replicas, done, observed)
 
 
 async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) -> str:
-    """Return the identity in a Lease if it names a pod of the workload, else an empty string."""
+    """Return the identity in a Lease if it names a pod of the workload; otherwise, return an empty string."""
     holder = await read_holder(api, LeaseName(namespace, lease))
     if holder is None:
         return ""

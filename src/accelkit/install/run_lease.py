@@ -1,7 +1,7 @@
-"""Lease that lets only one run at a time change a cluster, held while the run's process lives.
+"""Lease that lets only one run at a time change a cluster. It is held while the run's process exists.
 
-Ansible cannot run code in parallel to its tasks, so a separate process renews the Lease. It deletes the Lease when the
-run ends. If the whole machine fails, the Lease expires.
+Ansible cannot run code in parallel with its tasks, so a separate process renews the Lease. It deletes the Lease when
+the run ends. If the whole machine fails, the Lease expires.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _POLL_SECONDS: Final = 2.0
 
 
 class RunLease(msgspec.Struct, frozen=True):
-    """The run that changes the cluster now.
+    """The run that is currently changing the cluster.
 
     Attributes:
         held: whether the requesting run holds the Lease.
         holder: the identity of the run that holds the Lease; empty if none does.
-        since: the start of that run, in RFC 3339.
+        since: the start time of that run in RFC 3339 format.
         error: why the Lease can be neither read nor acquired; empty if it can.
     """
 
@@ -41,7 +41,7 @@ class RunLease(msgspec.Struct, frozen=True):
 
 
 async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
-    """Return the holder of the Lease, without an attempt to acquire it.
+    """Return the holder of the Lease, without trying to acquire it.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -54,12 +54,12 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
 async def hold_run_lease(api: ApiClient, identity: str, process: int, report: Callable[[RunLease], None]) -> None:
     """Acquire the Lease, report the result once, and hold it until the process ends.
 
-    A Lease that another run renews is left unchanged. The Lease of a dead run is acquired after it was not renewed for
-    RUN_LEASE_SECONDS.
+    A Lease that another run is renewing is left unchanged. The Lease of a dead run is acquired once it has not been
+    renewed for RUN_LEASE_SECONDS.
 
     Args:
         api: an open client.
-        identity: the run, its user and host.
+        identity: the identity of the run, with its user and host.
         process: the ID of the run's process on this machine.
         report: receives the result.
     """
@@ -85,7 +85,7 @@ async def _acquire(elector: Elector, report: Callable[[RunLease], None], identit
         except ApiError as exc:
             report(RunLease(error=str(exc)))
             return False
-        # This run holds it already, or another run renews it.
+        # This run already holds the Lease, or another run is renewing it.
         if elector.holder == identity or (elector.holder and renewed_at not in {None, elector.renewed_at}):
             report(_describe(elector, identity))
             return False
@@ -112,7 +112,7 @@ def _describe(elector: Elector, identity: str) -> RunLease:
 
 
 def main() -> None:
-    """Hold the Lease for the identity and process in the arguments; read connection options as JSON from stdin."""
+    """Hold the Lease for the identity and process in the arguments; read the connection options as JSON from stdin."""
     identity, process = sys.argv[1:]
     given: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.read())
 

@@ -1,7 +1,7 @@
 """Sharing of the cards of nodes by a label, and removal of all data that accelkit owns on them.
 
-Minutes after a device plugin stops, a kubelet sets its resources to 0, and it never deletes the keys. So `unshare`
-waits for these zeros, deletes the keys from the node's status and checks that they do not return.
+A kubelet sets the resources of a device plugin to 0 some minutes after the plugin stops, and never deletes the keys. So
+`unshare` waits for these zeros, deletes the keys from the node's status and checks that they do not reappear.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NATIVE: Final = load_own_dialect("native")
 
 @dataclass(frozen=True)
 class SharingResult:
-    """The result. `before` and `after` hold, for each changed node, all data that accelkit owns on it.
+    """The result. For each changed node, `before` and `after` hold all data that accelkit owns on it.
 
     Attributes:
         changed: whether anything was (in check mode: would be) written.
         before: by node: labels, annotations, capacity, allocatable.
         after: the same after the change.
         nodes: the selected nodes, sorted.
-        library_problems: by node, problems of the vendors' libraries, if the offer of the node was awaited.
+        library_problems: by node, the problems with vendors' libraries, if the run waited for the node's offer.
     """
 
     changed: bool
@@ -62,23 +62,23 @@ async def share(
     coexisting: Collection[str] = (),
     leave_out: Collection[str] = (),
 ) -> SharingResult:
-    """Set `accelkit.io/share=true` on the named nodes, else on all nodes with cards whose label is not `false`.
+    """Set `accelkit.io/share=true` on the named nodes, or on all nodes with cards whose label is not `false`.
 
     Args:
         api: an open client.
         nodes: names of nodes; empty for all nodes with cards.
         check: write nothing.
-        exclusive: remove this label from all nodes that are not named, if nodes are named.
+        exclusive: if nodes are named, remove this label from all other nodes.
         wait_seconds: if positive, how long to wait for every node to offer its memory and cards.
-        unit_bytes: the cluster's unit; if it is given, wait also for agents that use another unit.
+        unit_bytes: the cluster's unit; if it is given, also wait for agents that still use a different unit.
         dialect: the dialect whose resources the node agents serve.
-        counted: resources of other device plugins whose pods the extender counts.
-        coexisting: names of nodes on which another device plugin may allocate the cards too.
-        leave_out: names of nodes that are left to their owners.
+        counted: the resources of other device plugins for which the extender counts the pods.
+        coexisting: names of nodes on which another device plugin may also allocate the cards.
+        leave_out: names of nodes that are left to their other owners.
 
     Raises:
         ConfigurationError: a named node does not exist, or another device plugin allocates its cards.
-        ServiceError: a node offers nothing in time, or its agent cannot apply the unit.
+        ServiceError: a node does not offer its cards in time, or its agent cannot apply the unit.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -115,12 +115,12 @@ async def share(
 async def list_unexamined(
     api: ApiClient, nodes: Collection[str] = (), leave_out: Collection[str] = ()
 ) -> dict[str, bool]:
-    """Return the nodes that may be shared and that no agent has examined yet, of the named nodes or of all.
+    """Return the nodes, of the named ones or of all, that may be shared and that no agent has examined yet.
 
     Nodes whose label forbids sharing are excluded unless they are named. Nodes in `leave_out` are always excluded.
 
     Returns:
-        By name, sorted, whether the node is labelled to be shared.
+        Whether each node is labelled to be shared, by name, sorted.
 
     Raises:
         ConfigurationError: a named node does not exist.
@@ -143,22 +143,22 @@ async def unshare(
     check: bool = False,
     dialect: Dialect = NATIVE,
 ) -> SharingResult:
-    """Remove accelkit's labels, annotations and resources from the named nodes, else from all nodes that have any.
+    """Remove accelkit's labels, annotations and resources from the named nodes, or from all nodes that have any.
 
-    A share label with another value than accelkit's was set by a user, and stays.
+    A share label with a value other than accelkit's was set by a user, and is kept.
 
     Args:
         api: an open client.
         nodes: names of nodes; empty for all nodes with data of accelkit.
-        keep: names of nodes that stay shared; they lose only data of a former dialect.
+        keep: names of nodes that remain shared; only data of a former dialect is removed from them.
         grace_seconds: how long to wait until the kubelets have set the resources to 0.
-        confirm_seconds: how long to check that the deleted keys do not return.
+        confirm_seconds: how long to check that the deleted keys do not reappear.
         check: write nothing.
         dialect: the dialect whose resources the node agents served.
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ServiceError: a kubelet still offers accelkit's resources after the grace period, or they returned.
+        ServiceError: a kubelet still offers accelkit's resources after the grace period, or they reappeared.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -185,7 +185,7 @@ async def unshare(
 async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> SharingResult:
     """Unlabel all shared nodes, so that their agents stop, and wait until no kubelet offers resources to new pods.
 
-    The extender can then stop without pods that no component counts. `unshare` removes the rest.
+    The extender can then stop without leaving pods that no component counts. `unshare` removes the rest.
 
     Args:
         api: an open client.
@@ -272,7 +272,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
         for table in TABLES:
             for resource, value in owned.find_resources(node, table).items():
                 path = f"/status/{table}/{resource.replace('/', '~1')}"
-                # If a kubelet offers the resource again, the test fails and the key stays.
+                # If a kubelet offers the resource again, the test fails and the key is kept.
                 operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
         if not operations:
             return

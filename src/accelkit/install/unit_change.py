@@ -1,4 +1,4 @@
-"""Effects of a change of the memory unit on a cluster, determined before anything is written."""
+"""Effects of changing a cluster's memory unit, determined before anything is written."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class UnitChange:
     Attributes:
         before: the units that node agents have used until now, in bytes, sorted; empty if no node is shared.
         refusals: by node, why its kubelet would refuse the list of devices.
-        finer: nodes that apply the unit at once, sorted.
-        waiting: nodes that apply the unit when their sharing pods have ended, sorted.
-        workloads: the workloads whose requests change their meaning; empty if the unit stays.
+        finer: nodes that apply the unit immediately, sorted.
+        waiting: nodes that apply the unit once their sharing pods have ended, sorted.
+        workloads: the workloads whose requests change in meaning; empty if the unit does not change.
     """
 
     before: Sequence[int]
@@ -45,7 +45,7 @@ async def plan_unit_change(
         api: an open client.
         unit_bytes: the new unit.
         resources: the extended resources of memory.
-        former_unit_bytes: the unit of an adopted system, which counts as long as no node publishes an inventory; None
+        former_unit_bytes: the unit of an adopted system, which is used as long as no node publishes an inventory; None
             if there is none.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What `accelkit plugins` shows: the plug-ins that are installed beside accelkit, and what is wrong with each."""
+"""Report of `accelkit plugins`: the plug-ins that are installed alongside accelkit, and their problems."""

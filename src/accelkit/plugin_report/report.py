@@ -1,4 +1,4 @@
-"""Loads every plug-in as a service would that needs it, and says what is wrong with it."""
+"""Report of all plug-ins. Each one is loaded as a service would load it, and any problem is reported."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accelkit.vendors.profiles import PciDiscovery, find_profiles
 
 
 class PluginView(msgspec.Struct, frozen=True):
-    """A plug-in that is installed.
+    """An installed plug-in.
 
     Attributes:
-        problem: why it cannot be used; empty where it can.
-        next_step: what to do about that.
+        problem: why the plug-in cannot be used; empty if it can be used.
+        next_step: how to solve the problem.
     """
 
     group: str
@@ -34,7 +34,7 @@ class PluginView(msgspec.Struct, frozen=True):
 
 
 def view_plugins() -> list[PluginView]:
-    """Return all plug-ins of other distributions, each tried."""
+    """Load all plug-ins from other distributions, and return the result for each one."""
     return [_view(plugin) for plugin in list_plugins()]
 
 

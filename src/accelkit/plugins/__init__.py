@@ -1,1 +1,1 @@
-"""Plug-ins: profiles, dialects, policies and memory sources of other distributions, found by their entry points."""
+"""Plug-ins: profiles, dialects, policies and memory sources from other distributions, found through entry points."""

@@ -1,6 +1,7 @@
-"""Catalogue of the plug-ins that the metadata of the installed distributions names, and their loading.
+"""Catalogue and loader of the plug-ins that the metadata of installed distributions declares.
 
-Listing runs no code of a plug-in. A plug-in is imported when it is needed, so that a broken one affects only its users.
+Listing plug-ins does not run their code. A plug-in is imported when it is needed, so a broken plug-in affects only its
+users.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Plugin(msgspec.Struct, frozen=True):
         """Import the object that the entry point names, and return it.
 
         Raises:
-            PluginError: the object cannot be imported, or is made for another version of the interface.
+            PluginError: the object cannot be imported, or was written for a different version of the interface.
         """
         if not _NAME.fullmatch(self.name):
             raise self.build_error("has an invalid name: use lower-case letters, digits, dots and hyphens")
@@ -106,12 +107,12 @@ def list_plugins() -> tuple[Plugin, ...]:
 
 
 def list_plugin_names(group: str) -> list[str]:
-    """Return the names of the plug-ins of a group, sorted, each once."""
+    """Return the names of the plug-ins in a group, sorted and without duplicates."""
     return sorted({plugin.name for plugin in list_plugins() if plugin.group == group})
 
 
 def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
-    """Return the plug-in of this name; None if no other distribution has one.
+    """Return the plug-in with this name; None if no other distribution has one.
 
     Args:
         group: one of the groups of the interface.
@@ -119,7 +120,7 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
         own: the names that accelkit itself defines.
 
     Raises:
-        PluginError: several distributions define this name, or one defines a name of accelkit.
+        PluginError: several distributions define this name, or one of them redefines a name of accelkit.
     """
     candidates = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
     owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in candidates)]
@@ -132,14 +133,14 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
 
 
 def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the plug-ins among the names that are used, by group, such as `policy tight of acme 1.0`."""
+    """Describe those of the used names, by group, that are plug-ins, such as `policy tight of acme 1.0`."""
     names = {group: set(names) for group, names in used.items()}
     found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
     return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]
 
 
 def _read(distribution: Distribution) -> list[Plugin]:
-    # Unrelated distributions are installed in the same environment, and each of them may be damaged.
+    # Unrelated distributions in the same environment may be damaged.
     try:
         points = [point for point in distribution.entry_points if point.group in KINDS]
         if not points:

@@ -1,4 +1,4 @@
-"""Reading of the YAML document of a profile or dialect of another distribution."""
+"""Reader of the YAML document for a profile or dialect from another distribution."""
 
 from __future__ import annotations
 

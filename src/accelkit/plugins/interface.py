@@ -23,7 +23,7 @@ DIALECTS: Final = "accelkit.dialects"
 POLICIES: Final = "accelkit.policies"
 MEMORY_SOURCES: Final = "accelkit.memory_sources"
 
-# The name of each group in messages.
+# The term for a plug-in of each group in messages.
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {PROFILES: "profile", DIALECTS: "dialect", POLICIES: "policy", MEMORY_SOURCES: "memory source"}
 )

@@ -1,4 +1,4 @@
-"""Policies by name: those of accelkit and those of other distributions."""
+"""Policies by name, from accelkit and from other distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.plugins.catalogue import find_plugin, list_plugin_names
 from accelkit.plugins.interface import POLICIES
 
 _OWN: Final = tuple(each.value for each in Policy)
-# Every policy ranks this example when it is loaded, so that an invalid result is reported at the start.
+# Every policy ranks this example when it is loaded, so that an invalid result is reported at startup.
 _NODE: Final = build_empty_states(
     [Card("a", "example", "example", 2**34, index=0), Card("b", "example", "unknown memory", None, index=1)]
 )
@@ -27,10 +27,10 @@ def list_policy_names() -> list[str]:
 
 
 def load_policy(name: str) -> AnyPolicy:
-    """Return the policy of this name, which must be one of the listed names.
+    """Return the policy with this name, which must be one of the listed names.
 
     Raises:
-        PluginError: the policy is of another distribution and cannot be used.
+        PluginError: the policy comes from another distribution and cannot be used.
     """
     plugin = find_plugin(POLICIES, name, _OWN)
     if plugin is None:

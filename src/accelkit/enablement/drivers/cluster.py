@@ -1,4 +1,4 @@
-"""Plan of the drivers of a cluster, and the labels that it writes to nodes."""
+"""Plan for the drivers of a cluster, and writer of the node labels that the plan needs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class PlannedCluster(msgspec.Struct, frozen=True):
     """The drivers of a cluster.
 
     Attributes:
-        plan: DaemonSets, problems and labels.
+        plan: the planned DaemonSets, problems and labels.
         mismatches: drivers and kernels that differ from the desired ones.
         obsolete: DaemonSets that no plan includes.
-        outdated: nodes whose driver needs an upgrade.
+        outdated: nodes whose drivers need an upgrade.
         images: whether the images of the planned sets exist; empty if no registry was asked.
-        builds: Jobs for missing images.
+        builds: Jobs that build missing images.
         nodes: the selected nodes.
     """
 
@@ -70,19 +70,19 @@ async def plan_cluster(
     Args:
         api: an open client.
         drivers: the drivers by vendor.
-        prefix: the prefix of the names of DaemonSets.
+        prefix: the prefix for the names of DaemonSets.
         namespace: the namespace of the DaemonSets.
-        in_containers: whether drivers run in DaemonSets; otherwise none is planned, and all existing ones are obsolete.
+        in_containers: whether drivers run in DaemonSets; if not, none is planned, and all existing ones are obsolete.
         node_selector: labels of the selected nodes.
-        registries: the registries of the images; None to not check images.
-        foreign: drivers that other systems load, which are left to them.
+        registries: the settings of the image registries; None to skip checking images.
+        foreign: drivers that other systems load; accelkit does not manage these drivers.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
     """
     selected = select_nodes(await list_driver_nodes(api), node_selector)
     nodes, owned = leave_out(selected, foreign, drivers)
-    # Only DaemonSets find their nodes by the label. If KMM or hosts load the drivers, no node is labelled.
+    # Only DaemonSets select their nodes by the label. If KMM or the hosts load the drivers, no node is labelled.
     waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
     plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
     plan = msgspec.structs.replace(plan, problems=(*plan.problems, *owned))
@@ -102,7 +102,7 @@ async def plan_cluster(
 
 
 async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the labels of kernel and vendors to nodes, by which DaemonSets select them.
+    """Write the kernel and vendor labels to nodes, by which DaemonSets select them.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -115,14 +115,14 @@ async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]
 
 
 def list_recorded(nodes: Iterable[DriverNode]) -> dict[str, dict[str, str]]:
-    """Return the driver labels of all nodes that have any, or a record of an upgrade."""
+    """Return the driver labels of all nodes that have driver labels or an upgrade record."""
     return {
         node.name: node.recorded for node in nodes if node.recorded or DRIVER_UPGRADE_ANNOTATION in node.annotations
     }
 
 
 async def clear_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]]) -> None:
-    """Remove the driver labels and the record of upgrades from nodes; cordons stay.
+    """Remove the driver labels and upgrade records from nodes; leave cordons unchanged.
 
     Args:
         api: an open client.

@@ -1,4 +1,4 @@
-"""Pods of drivers, with the fields that are read."""
+"""Driver pods, with the fields that are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from accelkit.kube.views.pod import ExplainedPod, PlacedSpec
 
-# The component of the DaemonSets of kernels and their pods. It differs from that of the other objects, so that a run
-# prunes these by their own rule.
+# The component label of the per-kernel DaemonSets and their pods. It differs from that of other objects, because these
+# DaemonSets have their own pruning rule.
 COMPONENT: Final = "driver-container"
 
 
@@ -29,10 +29,10 @@ class DriverPod(ExplainedPod):
 
     @property
     def image(self) -> str:
-        """The image of the container with the driver."""
+        """The image of the container that holds the driver."""
         return next((each.image for each in self.spec.containers if each.name == "driver"), "")
 
     @property
     def started(self) -> bool:
-        """Whether the startup probe of the pod has passed, and it is not being deleted."""
+        """Whether the pod's startup probe has passed and the pod is not being deleted."""
         return self.ready and self.metadata.deletion_timestamp is None

@@ -1,4 +1,4 @@
-"""Drivers that other systems load. accelkit installs none in addition, because a kernel has one driver for a card."""
+"""Drivers that other systems load. accelkit does not add its own, because a kernel has only one driver for a card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.kube.client import ApiClient
 from accelkit.model.keys import DRIVER_VENDOR_LABEL_PREFIX
 
-# By node and vendor, the title of the system that loads the driver.
+# The title of the system that loads the driver, by node and vendor.
 ForeignDrivers = Mapping[str, Mapping[str, str]]
 
 
@@ -35,9 +35,9 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
 def leave_out(
     nodes: Iterable[DriverNode], foreign: ForeignDrivers, vendors: Collection[str]
 ) -> tuple[list[DriverNode], list[Problem]]:
-    """Return the nodes with the vendors whose drivers accelkit installs, and the problem for each other driver.
+    """Return the nodes with only the vendors whose drivers accelkit installs, and a problem for each foreign driver.
 
-    A label of a node for accelkit's own driver of a vendor takes precedence.
+    A node label for accelkit's own driver of a vendor takes precedence.
 
     Args:
         nodes: the nodes of the cluster.

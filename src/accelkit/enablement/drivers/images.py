@@ -1,4 +1,4 @@
-"""Existence of drivers' images in their registries."""
+"""Check that driver images exist in their registries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _AT_ONCE: Final = 4
 
 
 async def find_images(images: Iterable[str], settings: RegistrySettings) -> dict[str, bool | None]:
-    """Return whether each image exists; None if the registry did not answer, or the name is invalid.
+    """Return whether each image exists; None if the registry did not respond, or the image name is invalid.
 
     Args:
-        images: images with tag or digest.
+        images: the images, with tag or digest.
         settings: the settings of the registries.
     """
     limit = asyncio.Semaphore(_AT_ONCE)

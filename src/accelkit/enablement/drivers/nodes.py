@@ -1,4 +1,4 @@
-"""Nodes with the data for drivers: kernel, system, the vendors of their cards, and obstacles to changes."""
+"""Nodes with driver-related data: kernel, system, the vendors of their cards, and obstacles to changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from accelkit.model.inventory import read_inventory
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
 from accelkit.vendors.profiles import Profile
 
-# A kubelet reports the release, and it becomes part of arguments of image builders, next to the registry's password.
+# A kubelet reports the kernel release, which becomes part of an image builder's arguments, next to the registry
+# password.
 _KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
 
 
@@ -26,11 +27,11 @@ class DriverNode(msgspec.Struct, frozen=True):
     Attributes:
         name: the name of the Node.
         kernel: the release of the running kernel; empty if it is unknown or invalid.
-        system: its operating system.
+        system: the operating system of the node.
         architecture: for example `amd64`.
         kubelet: the version of its kubelet, for example `v1.34.4`.
         boot_id: the boot ID of the running kernel.
-        ready: the status of its condition Ready; None if it is unknown.
+        ready: the status of the condition Ready; None if it is unknown.
         unschedulable: whether it is cordoned.
         vendors: the vendors of its cards, sorted; from the inventory and from labels of Node Feature Discovery and
             vendors' tools.
@@ -65,7 +66,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> dict[str, str]:
-        """The labels by which DaemonSets of drivers select the node."""
+        """The labels by which driver DaemonSets select the node."""
         ours = (key for key in self.labels if key == DRIVER_KERNEL_LABEL or key.startswith(DRIVER_VENDOR_LABEL_PREFIX))
         return {key: self.labels[key] for key in sorted(ours)}
 
@@ -75,7 +76,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
 
 def convert_node(node: SystemNode, profiles: Mapping[str, Profile]) -> DriverNode:
-    """Return a node with the data for drivers. An unreadable inventory is ignored, and labels give the vendors."""
+    """Return a node with driver-related data. If the inventory is unreadable, the vendors come from labels only."""
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     info = node.status.node_info
     inventory = read_inventory(annotations.get(INVENTORY_ANNOTATION))
@@ -106,7 +107,7 @@ def select_nodes(nodes: Iterable[DriverNode], selector: Mapping[str, str]) -> li
 def _find_vendors(
     cards: tuple[Card, ...] | None, labels: Mapping[str, str], profiles: Mapping[str, Profile]
 ) -> tuple[str, ...]:
-    # Cards without a driver may be missing from the inventory, so labels give their vendor.
+    # Cards without a driver may be missing from the inventory, so their vendors come from labels.
     of_cards = {card.vendor for card in cards or ()}
     labelled = {
         name

@@ -1,4 +1,4 @@
-"""Reader of nodes with the data for drivers."""
+"""Reader of nodes with driver-related data."""
 
 from __future__ import annotations
 

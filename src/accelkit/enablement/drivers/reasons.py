@@ -1,10 +1,10 @@
-"""Reasons of drivers, by subject, and the next action for each."""
+"""Reasons that concern drivers, by subject, and the next action for each one."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-# Reasons that prevent changes of a node.
+# Reasons that prevent changes to a node.
 Obstacle = Literal["NodeNotReady", "NodeCordoned", "KernelUnknown"]
 PlanReason = Literal["KernelDriverMismatch", "SystemUnknown", "TwoSystems", "NotConfigured", "NoDriverImage"]
 ImageReason = Literal["ImageMissing", "ImageUnknown", "ImageWillBeBuilt", "PackageMissing", "PackageUnknown"]

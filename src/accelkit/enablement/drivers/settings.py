@@ -1,4 +1,4 @@
-"""Settings of a vendor's driver, and the image for a kernel that they give."""
+"""Settings of a vendor's driver, and the image that they specify for a kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.texts import list_some, shorten
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _RELEASE: Final = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
-# A tag of an image allows only these characters. Kernels also have plus signs and tildes.
+# Image tags may not contain these characters. Kernel releases may also have plus signs and tildes.
 _NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]")
 KERNEL_VARIABLES: Final = frozenset(
     {
@@ -26,7 +26,7 @@ KERNEL_VARIABLES: Final = frozenset(
 
 
 class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The image for some kernels: those equal to `literal`, or in which `regexp` is found."""
+    """The image for some kernels: those equal to `literal`, or those that `regexp` matches."""
 
     image: str
     literal: str = ""
@@ -43,20 +43,22 @@ class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"regexp {shorten(self.regexp)!r} is not a valid regular expression") from exc
 
     def matches(self, kernel: str) -> bool:
-        """Return whether the mapping applies to a kernel; as in KMM, a regexp may match a part of it."""
+        """Return whether the mapping applies to a kernel. As in KMM, a regexp may match only part of it."""
         return kernel == self.literal if self.literal else re2.search(self.regexp, kernel) is not None
 
 
 class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The build of a missing image by a Job.
+    """The settings of a Job that builds a missing image.
 
     Attributes:
-        containerfile: its text, with build arguments KERNEL_FULL_VERSION and DRIVER_VERSION.
+        containerfile: the text of the Containerfile, with build arguments KERNEL_FULL_VERSION and DRIVER_VERSION.
         builder: the image that builds, for example one of kaniko or buildah.
-        args: arguments of the builder; `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel's variables apply.
+        args: arguments of the builder; may contain `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel's
+            variables.
         push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for the push.
         entitlement_secret: name of a Secret for entitled builds, mounted at /etc/pki/entitlement.
-        node_selector: labels of the nodes that build, because their kubelets may read both Secrets; empty for any node.
+        node_selector: labels of the nodes that may build, because their kubelets can read both Secrets; empty for any
+            node.
     """
 
     containerfile: str
@@ -86,16 +88,17 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         version: the version of the driver, as the vendor's cards report it; empty for any version.
         image: the image for kernels without a mapping, with variables such as `${KERNEL_FULL_VERSION}`; empty for none.
-        kernel_mappings: mappings, of which the first match counts.
-        packages: packages of hosts, as their package managers name and pin them, with the same variables.
+        kernel_mappings: the mappings; the first match applies.
+        packages: packages for hosts, named and pinned as in their package managers, with the same variables.
         module: the kernel module that KMM loads, for example `nvidia` or `amdgpu`.
-        build: the build of a missing image; None if that is an error.
+        build: how to build a missing image; None if a missing image is an error.
         command: the command of the container; empty for that of its image.
         args: the arguments of the container.
         env: the environment of the container.
-        mounts: folders of the node, in addition to those of every driver.
-        ready: command in the container that succeeds when the driver is loaded; empty to check that `module` is loaded.
-        in_tree_module: the module that KMM unloads before, for example `nouveau`.
+        mounts: folders of the node to mount, in addition to those that every driver gets.
+        ready: a command in the container that succeeds once the driver is loaded; empty to check that `module` is
+            loaded.
+        in_tree_module: the module that KMM unloads first, for example `nouveau`.
         selector: labels of the nodes on which KMM loads the module.
     """
 
@@ -114,7 +117,7 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: dict[str, str] = {}
 
     def find_pattern(self, kernel: str) -> str:
-        """Return the pattern of the image for a kernel; empty if there is none."""
+        """Return the image pattern for a kernel; empty if there is none."""
         found = next((each.image for each in self.kernel_mappings if each.matches(kernel)), "")
         return found or self.image
 
@@ -123,7 +126,7 @@ def read_drivers(given: Mapping[str, object]) -> dict[str, VendorDriver]:
     """Return the drivers by vendor from the setting `accelkit_driver_vendors`.
 
     Raises:
-        ConfigurationError: the setting is invalid; the message names the place.
+        ConfigurationError: the setting is invalid; the message names the invalid part.
     """
     drivers = {vendor: _read_driver(vendor, each) for vendor, each in given.items()}
     for driver in drivers.values():
@@ -156,7 +159,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def list_variables(kernel: str, system: System, vendor: str, version: str) -> dict[str, str]:
-    """Return the values of the variables of patterns; those of an invalid release are empty."""
+    """Return the values of the pattern variables; those that come from an invalid release are empty."""
     found = _RELEASE.match(kernel)
     x, y, z = (found[1], found[2], found[3] or "0") if found else ("", "", "")
     return {
@@ -174,7 +177,7 @@ def list_variables(kernel: str, system: System, vendor: str, version: str) -> di
 
 
 def fill_pattern(pattern: str, variables: Mapping[str, str]) -> str:
-    """Return a pattern with the values of its variables; unknown variables stay unchanged."""
+    """Replace the variables in a pattern with their values; leave unknown variables unchanged."""
     return _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), pattern)
 
 

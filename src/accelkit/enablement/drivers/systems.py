@@ -10,7 +10,7 @@ import msgspec
 
 _ID: Final = "feature.node.kubernetes.io/system-os_release.ID"
 _VERSION: Final = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
-# The ID in os-release by the prefix of `PRETTY_NAME`, which kubelets report; the longest first.
+# The os-release ID for each prefix of `PRETTY_NAME`, which kubelets report; the longest prefix first.
 _NAMES: Final = (
     ("red hat enterprise linux coreos", "rhcos"),
     ("red hat enterprise linux", "rhel"),
@@ -27,7 +27,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _SERVICE_PACK: Final = re.compile(r"\bSP(\d+)\b")
 
 
-# The most characters of ID and version each. A kubelet may report any text, and both become part of objects.
+# The maximum length of the ID and of the version. A kubelet may report any text, and both become part of objects.
 _MOST: Final = 32
 
 
@@ -46,7 +46,7 @@ def read_system(image: str, labels: Mapping[str, str]) -> System:
 
     Args:
         image: `status.nodeInfo.osImage`, which is os-release's PRETTY_NAME.
-        labels: labels of the node; those of Node Feature Discovery are exact.
+        labels: the labels of the node; those from Node Feature Discovery are exact.
     """
     if labels.get(_ID):
         return System(labels[_ID].lower()[:_MOST], labels.get(_VERSION, "")[:_MOST])

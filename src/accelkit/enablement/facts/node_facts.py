@@ -1,4 +1,4 @@
-"""Facts about each node, derived from lists of nodes, of accelkit's pods, and of reports of kernel caches."""
+"""Facts about each node, derived from lists of nodes, accelkit's pods, and kernel cache reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.stage import NodeState, StageRecord, read_record
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holders:
-    """Other owners of parts of a node, by their titles; empty for none.
+    """Titles of the other owners of parts of a node; empty for none.
 
     Attributes:
         cards: the owners of its cards, or the managers of the node.
@@ -36,7 +36,7 @@ NO_HOLDERS: Final = Holders()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterFacts:
-    """The lists.
+    """The lists from which the facts are derived.
 
     Attributes:
         namespace: the namespace of accelkit.
@@ -66,9 +66,9 @@ class NodeFacts:
     Attributes:
         namespace: the namespace of accelkit.
         node: the Node object.
-        inventory: the inventory of its cards, or the error that it causes; None if there is none.
-        state: its current state.
-        record: results of the checks with pods; None if they cannot be read.
+        inventory: the inventory of the node's cards, or the error if it is unreadable; None if there is none.
+        state: the current state of the node.
+        record: the results of the checks with pods; None if they cannot be read.
         pods: accelkit's own pods on the node.
         caches: the reports of the node's kernel caches; None if these are not installed.
         monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
@@ -106,7 +106,7 @@ class NodeFacts:
         raise self.inventory or InventoryError(f"node {self.name} has no inventory")
 
     def find_pods(self, component: str) -> Sequence[OwnPod] | Unread:
-        """Return the pods of a DaemonSet of accelkit on this node."""
+        """Return the pods on this node that belong to one of accelkit's DaemonSets."""
         if isinstance(self.pods, Unread):
             return self.pods
         return [pod for pod in self.pods if pod.component == component and pod.of_daemon_set and pod.current]
@@ -149,6 +149,6 @@ def _group_caches(caches: Sequence[CacheNode] | Unread | None) -> Mapping[str, S
         return caches
     found: defaultdict[str, list[CacheNode]] = defaultdict(list)
     for each in caches:
-        # The report has the name of its node, and only that node's agent may write it.
+        # The report is named after its node, and only that node's agent may write it.
         found[each.metadata.name].append(each)
     return found

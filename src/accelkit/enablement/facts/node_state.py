@@ -1,4 +1,4 @@
-"""The state of a node for which results of checks hold: its boot, kernel, drivers and cards."""
+"""The state of a node for which check results are valid: its boot, kernel, drivers and cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.stage import NodeState
 
 
 def read_inventory(node: Node) -> Inventory | InventoryError | None:
-    """Return a node's inventory, or the error that it causes; None if there is none."""
+    """Return a node's inventory, or the error if it is unreadable; None if there is none."""
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
         return None

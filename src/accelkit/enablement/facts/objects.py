@@ -1,4 +1,4 @@
-"""Nodes and accelkit's own pods with the fields by which stages are judged, under their JSON names.
+"""Nodes and accelkit's own pods, with the fields that are used to judge stages, under their JSON names.
 
 These types are separate, because the extender decodes thousands of nodes and pods and needs none of these fields.
 """
@@ -15,7 +15,7 @@ from accelkit.kube.views.pod import ExplainedPod, PlacedSpec
 from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.pod import Node, NodeStatus
 
-# The label that the controller of a Deployment sets on its pods; that of a DaemonSet does not.
+# The label that the Deployment controller sets on pods and the DaemonSet controller does not.
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 
 

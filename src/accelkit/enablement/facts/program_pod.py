@@ -1,4 +1,4 @@
-"""State of a program of accelkit on a node, judged by its pod there."""
+"""State of an accelkit program on a node, judged by the program's pod on that node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PodState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramPod:
-    """The state of a program's pod, with its description as a part of a sentence."""
+    """The state of a program's pod, with a description that is part of a sentence."""
 
     state: PodState
     description: str

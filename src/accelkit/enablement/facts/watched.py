@@ -1,4 +1,4 @@
-"""Monitoring of a cluster: the object that configures scraping, and the metrics that each agent served."""
+"""Monitoring of a cluster: the object that configures scraping, and the metrics that each agent serves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.enablement.facts.unread import Unread
 
 @dataclass(frozen=True, slots=True)
 class AgentMetrics:
-    """The metrics that an agent served: the IDs of the cards that have series, and the number of series."""
+    """The metrics that an agent serves: the IDs of the cards that have series, and the number of series."""
 
     cards: frozenset[str]
     series: int
@@ -26,8 +26,8 @@ class Monitoring:
     """A cluster in which accelkit's services are scraped.
 
     Attributes:
-        by: the object that configures this, as a part of a sentence.
-        agents: by node, the metrics of its agent, or why they are unknown; without nodes that have no ready agent.
+        by: the object that configures scraping, as part of a sentence.
+        agents: the metrics of each node's agent, or why they are unknown; nodes without a ready agent are omitted.
     """
 
     by: str

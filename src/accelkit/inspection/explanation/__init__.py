@@ -1,1 +1,1 @@
-"""`accelkit explain`: reasons why a pod is pending, and changes after which it would fit."""
+"""`accelkit explain`: reasons why a pod is pending, and changes that would make it fit."""

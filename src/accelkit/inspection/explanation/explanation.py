@@ -37,7 +37,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     Attributes:
         state: `pending`, `bound` or `ended`.
-        answer: the same as a sentence.
+        answer: the state or the reasons, as a sentence.
         smallest_change: the smallest change over all nodes after which the pod would fit; empty if none applies.
         node: the node to which the pod is bound.
         shares: the shares that the pod holds there.
@@ -63,7 +63,7 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain_pod(
     found: PodInQuestion, extender: Extender, *, nodes: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Explanation:
-    """Explain a pod with the data of the extender.
+    """Explain why a pod is pending, using data from the extender.
 
     Args:
         found: the pod.
@@ -72,7 +72,7 @@ async def explain_pod(
         without: pods that the simulation treats as deleted.
 
     Raises:
-        ServiceError: the cluster has no extender, a right is missing, or the extender does not answer.
+        ServiceError: the cluster has no extender, a permission is missing, or the extender does not respond.
     """
     pod = found.pod
     metadata, subject = pod.metadata, f"Pod {pod.ref}"

@@ -36,7 +36,7 @@ class Extender:
         """Return what the extender would do with a pod.
 
         Raises:
-            ServiceError: the cluster has no extender, a right is missing, or the extender does not answer.
+            ServiceError: the cluster has no extender, a permission is missing, or the extender does not respond.
         """
         return await (self._proxied.simulate(question) if self._at is None else request_simulation(self._at, question))
 
@@ -44,6 +44,7 @@ class Extender:
         """Return the ledger's view of a node.
 
         Raises:
-            ServiceError: there is no extender, a right is missing, it does not answer, or the node does not exist.
+            ServiceError: there is no extender, a permission is missing, the extender does not respond, or the node does
+                not exist.
         """
         return await (self._proxied.query(node) if self._at is None else query_extender(self._at, node))

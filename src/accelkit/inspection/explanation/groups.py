@@ -12,7 +12,7 @@ _LAST = (9, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes with the same reason and kind of change; the node that needs the smallest change is the first."""
+    """Nodes with the same reason and kind of change; the node that needs the smallest change comes first."""
 
     nodes: tuple[NodeSimulation, ...]
 

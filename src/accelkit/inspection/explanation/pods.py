@@ -13,12 +13,12 @@ from accelkit.kube.paths import build_pod_path
 from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import SCHEDULED
 
-# This annotation is not needed, and is often half of a pod.
+# This annotation is not needed, and often makes up half of a pod's size.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class SchedulerWords(msgspec.Struct, frozen=True):
-    """The condition PodScheduled from kube-scheduler; without reason and message if it has not tried the pod."""
+    """kube-scheduler's condition PodScheduled; it has no reason and message if kube-scheduler has not tried the pod."""
 
     scheduler: str
     reason: str = ""
@@ -26,7 +26,7 @@ class SchedulerWords(msgspec.Struct, frozen=True):
 
 
 class PodInQuestion(msgspec.Struct, frozen=True):
-    """A pod, and the message of kube-scheduler about it."""
+    """A pod, and kube-scheduler's message about it."""
 
     pod: PendingPod
     words: SchedulerWords

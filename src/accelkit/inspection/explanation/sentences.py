@@ -61,7 +61,7 @@ def describe_smallest(simulation: Simulation) -> str:
 
 
 def describe_change(change: ChangeView, node: str) -> str:
-    """Return a sentence about a change, and the cards that the pod would then get."""
+    """Return a sentence that describes a change and the cards that the pod would then get."""
     if not change.taken:
         return f"{change.sentence} (node {node})"
     cards = ", ".join(change.taken[:_MOST_CARDS_NAMED])
@@ -71,7 +71,7 @@ def describe_change(change: ChangeView, node: str) -> str:
 
 
 def describe_request(container: ContainerRequest) -> str:
-    """Return the request of a container in words."""
+    """Describe the request of a container in words."""
     number = container.cards
     if container.whole:
         words = "one whole card" if number == 1 else f"{number} whole cards"

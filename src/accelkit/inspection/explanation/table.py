@@ -25,7 +25,7 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
 
     Args:
         explanation: the data.
-        every: whether each node is listed separately.
+        every: whether to list each node separately.
     """
     parts = [Text(explanation.answer, style="bold")]
     if explanation.smallest_change:

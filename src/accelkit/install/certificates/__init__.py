@@ -1,1 +1,1 @@
-"""Certificates by which kube-scheduler and the extender authenticate each other: issue, storage and renewal."""
+"""Issue, storage and renewal of the certificates with which kube-scheduler and the extender authenticate each other."""

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LEAF_LIFETIME = timedelta(days=365)
-# Clocks of containers and hosts differ by seconds, and must not make a new certificate invalid.
+# The clocks of containers and hosts may differ by seconds, which must not make a new certificate invalid.
 _BACKDATE = timedelta(minutes=5)
 
 
@@ -30,7 +30,7 @@ class Authority:
 
     Args:
         name: its common name.
-        lifetime: its validity.
+        lifetime: its validity period.
     """
 
     def __init__(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> None:
@@ -57,7 +57,7 @@ class Authority:
         return self._issue(name, "", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, name: str, group: str = "") -> KeyPair:
-        """Issue a client certificate: the user is the common name, the group is the organization."""
+        """Issue a client certificate with the user as the common name and the group as the organization."""
         return self._issue(name, group, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def _issue(self, name: str, group: str, usage: x509.ObjectIdentifier, alternatives: Sequence[str]) -> KeyPair:
@@ -78,7 +78,7 @@ class Authority:
 
 
 class StoredAuthority(Authority):
-    """An authority from stored data.
+    """A certificate authority from stored data.
 
     Args:
         pair: its certificate and key.

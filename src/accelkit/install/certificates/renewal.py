@@ -32,11 +32,11 @@ _ELSEWHERE = "accelkit's authority did not issue it, so renew it where it was is
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A certificate that expires soon and is not renewed here.
+    """A certificate that expires soon and that accelkit does not renew.
 
     Attributes:
         name: the name of its Secret.
-        ends: the end of its validity.
+        ends: when it expires.
         advice: the next step.
     """
 
@@ -49,7 +49,7 @@ class Ending:
 
 
 def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyPair | None:
-    """Return a new certificate for the same purpose and names if a serving certificate expires too soon, else None.
+    """Return a new certificate with the same purpose and names if a serving certificate expires too soon, or None.
 
     Args:
         authority: the signing authority.
@@ -57,7 +57,7 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
         ends_before: a certificate that expires before this time is renewed.
 
     Raises:
-        CertificateError: it expires too soon, and another authority has issued it.
+        CertificateError: it expires too soon, and it was issued by another authority.
         ConfigurationError: one of the certificates cannot be read.
     """
     try:
@@ -68,7 +68,8 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
     if certificate.not_valid_after_utc > ends_before:
         return None
     if not has_signed(issuer, certificate, datetime.now(UTC)):
-        # This includes accelkit's former authority: kube-scheduler trusts the current one only after its next start.
+        # This also applies to accelkit's former authority: kube-scheduler trusts the current one only after its next
+        # restart.
         raise CertificateError("it was issued by another authority, or that authority has expired")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     (subject,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -78,10 +79,10 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
 async def renew_secret(
     api: ApiClient, namespace: str, name: str, authority: KeyPair, ends_before: datetime
 ) -> Ending | None:
-    """Renew the serving certificate of one Secret if it expires too soon; the other data of the Secret stays.
+    """Renew the serving certificate in one Secret if it expires too soon; leave the other data of the Secret unchanged.
 
     Returns:
-        The certificate if it expires soon and another authority must renew it.
+        The certificate if it expires soon and must be renewed by another authority.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -96,7 +97,7 @@ async def renew_secret(
         return Ending(name, find_end(leaf.certificate), _ELSEWHERE)
     if renewed is not None:
         data = {"tls.crt": renewed.certificate, "tls.key": renewed.key}
-        # With the resource version that was read, so that changes by other clients are not overwritten.
+        # The update has the resource version that was read, so that it does not overwrite changes by other clients.
         secret["data"] |= {key: base64.b64encode(value).decode() for key, value in data.items()}
         await api.put(path, secret)
         log.info("renewed the certificate of Secret %s/%s", namespace, name)
@@ -104,7 +105,7 @@ async def renew_secret(
 
 
 def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
-    """Return the certificates of a folder, `NAME.crt` of Secret NAME, that expire too soon.
+    """Return the certificates in a folder that expire too soon. `NAME.crt` belongs to the Secret NAME.
 
     Raises:
         ConfigurationError: a certificate cannot be read.
@@ -123,15 +124,15 @@ def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
 async def run_renewal(
     api: ApiClient, *, namespace: str, secrets: Iterable[str], authority: Path, watched: Path, renew_before: timedelta
 ) -> None:
-    """Renew certificates of accelkit's authority, and write an Event on the Secret of each other one that expires soon.
+    """Renew certificates from accelkit's authority, and create an Event for each other one that expires soon.
 
     Args:
         api: an open client.
         namespace: the namespace of the Secrets.
         secrets: the Secrets whose serving certificates are renewed.
-        authority: folder with the authority's `tls.crt` and `tls.key`.
-        watched: folder with further certificates, `NAME.crt` of Secret NAME.
-        renew_before: how long before its expiry a certificate is renewed, or warned about.
+        authority: the folder with the authority's `tls.crt` and `tls.key`.
+        watched: the folder with further certificates; `NAME.crt` belongs to the Secret NAME.
+        renew_before: how long before expiry to renew a certificate, or to warn about it.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

@@ -1,8 +1,8 @@
-"""Secrets with the certificates by which kube-scheduler and the extender authenticate each other.
+"""Secrets with the certificates with which kube-scheduler and the extender authenticate each other.
 
-There are three Secrets: the authority (with the former one during its replacement), the extender's certificate and the
-scheduler's. If kernel caches are served, a fourth one holds the certificate of their webhook. Valid certificates stay
-unchanged. Missing certificates, and those that expire soon or have other names, are issued again.
+There are three Secrets: for the authority (with the former one during its replacement), the extender's certificate and
+the scheduler's certificate. If kernel caches are served, a fourth one holds the certificate of their webhook. Valid
+certificates are left unchanged. Certificates that are missing, expire soon or have different names are reissued.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class CertificateSpec:
     """The parameters of the certificates.
 
     Args:
-        names: host names and addresses of the extender.
+        names: the host names and addresses of the extender.
         renew_before: how long before their expiry certificates are replaced.
-        rotate_ca: create a new authority; the former one stays trusted until the next rotation, or its expiry.
-        webhook_names: host names of the webhook of kernel caches; empty if there is none.
+        rotate_ca: whether to create a new authority; the former one remains trusted until the next rotation or its
+            expiry.
+        webhook_names: the host names of the kernel cache webhook; empty if there is none.
     """
 
     names: tuple[str, ...]
@@ -63,7 +64,7 @@ class CertificateSpec:
 def renew_secrets(
     stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
 ) -> dict[str, dict[str, bytes]]:
-    """Return the required data of the Secrets by name; data that can stay is identical to the stored data.
+    """Return the required data of the Secrets by name; data that need not change is identical to the stored data.
 
     Raises:
         ConfigurationError: the stored authority cannot be read. It is not replaced, so that no data is lost.
@@ -71,7 +72,8 @@ def renew_secrets(
     now = now or datetime.now(UTC)
     authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
-    # kube-scheduler reads a new authority when it starts. Until the next run, certificates of the former one stay.
+    # kube-scheduler reads a new authority only when it starts. Until the next run, certificates from the former one are
+    # kept.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
@@ -101,11 +103,11 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
         leaf: a certificate and its key.
         bundle: the trusted authorities.
         name: SERVER, WEBHOOK or CLIENT.
-        names: host names and addresses that it must contain.
-        at: the time.
+        names: the host names and addresses that it must contain.
+        at: the time at which it must be usable.
 
     Raises:
-        CertificateError: it cannot be used; the error gives the reason.
+        CertificateError: it cannot be used; the error states the reason.
     """
     try:
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
@@ -162,7 +164,7 @@ def check_given(
 
 
 def list_client_names(certificate: bytes) -> list[str]:
-    """Return the common names and DNS names of a certificate in PEM, by which the extender identifies its holder.
+    """Return the common names and DNS names in a PEM certificate, by which the extender identifies the holder.
 
     Raises:
         ConfigurationError: the certificate cannot be read.
@@ -179,7 +181,7 @@ def list_client_names(certificate: bytes) -> list[str]:
 
 
 def format_not_after(certificate: bytes) -> str:
-    """Return the end of a certificate's validity in RFC 3339."""
+    """Return the expiry time of a certificate in RFC 3339 format."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -231,7 +233,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
 
 
 def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:
-    """Return the signing authority, and the bundle of the trusted ones, the newest first."""
+    """Return the signing authority, and the bundle of trusted authorities, the newest first."""
     if not stored:
         created = _create_authority(now)
         return created, created.certificate
@@ -250,7 +252,7 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
             return authority, stored[_CA]
         return authority, b"".join(_encode(each) for each in valid)
     created = _create_authority(now)
-    # The authority before the former one is removed, because clients had a whole rotation to read its successor.
+    # The authority before the former one is dropped, because clients had a whole rotation period to read its successor.
     return created, created.certificate + authority.certificate
 
 
@@ -263,7 +265,7 @@ def _encode(certificate: x509.Certificate) -> bytes:
 
 
 def has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
-    """Return whether an authority that is valid at that time has signed a certificate."""
+    """Return whether a certificate is signed by an authority that is valid at the given time."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

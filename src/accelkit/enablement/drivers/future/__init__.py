@@ -1,1 +1,1 @@
-"""Predictions whether nodes will work with another kernel, another version of Kubernetes, or another driver."""
+"""Predictions of whether nodes will work with a different kernel, Kubernetes version or driver."""

@@ -20,7 +20,7 @@ class Aspect(StrEnum):
 
 
 class Works(StrEnum):
-    """Whether a node will work; the best first."""
+    """Whether a node will work, with the best value first."""
 
     YES = "yes"
     UNKNOWN = "unknown"
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     Attributes:
         node: the name of the node.
         aspect: the component to change.
-        works: whether the node will work.
+        works: whether the node will work after the change.
         evidence: the evidence, as a sentence.
         next_action: the next action.
     """
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class FutureVersions(msgspec.Struct, frozen=True):
-    """The future versions; an empty field asks nothing.
+    """The future versions to ask about; an empty field means that nothing is asked about that component.
 
     Attributes:
         kernel: a release, for example `5.14.0-503.11.1.el9_5.x86_64`.
@@ -63,7 +63,7 @@ class FutureVersions(msgspec.Struct, frozen=True):
 
 
 class RequestedApi(msgspec.Struct, frozen=True):
-    """A deprecated version of an API that a client requests; `removed` is the version without it, as `1.32`."""
+    """A deprecated API version that a client requests; `removed` is the Kubernetes release without it, such as `1.32`."""
 
     api_version: str
     resource: str
@@ -76,10 +76,10 @@ class FutureFacts(msgspec.Struct, frozen=True):
     Attributes:
         server: version of the API server, for example `v1.34.4`.
         requested: deprecated APIs in use.
-        slice_fields: by node, the features of DRA that its ResourceSlices use, as keys of `gates`.
-        images: whether each image is in its registry; None if that is unknown.
-        packages: whether a node's package manager has the driver's packages; None if that is unknown.
-        caches: labels of the kernel caches of the cluster, by name; None for an unreadable one.
+        slice_fields: by node, the DRA features that its ResourceSlices use, as keys of `gates`.
+        images: whether each image exists in its registry; None if this is unknown.
+        packages: whether a node's package manager has the driver's packages; None if this is unknown.
+        caches: the labels of the cluster's kernel caches, by name; None for an unreadable cache.
     """
 
     server: str = ""
@@ -91,11 +91,11 @@ class FutureFacts(msgspec.Struct, frozen=True):
 
 
 def answer(node: str, aspect: Aspect, works: Works, reason: DriverReason, evidence: str) -> Answer:
-    """Return an answer with the next action of its reason."""
+    """Return an answer with the next action for its reason."""
     return Answer(node, aspect, works, reason, evidence, NEXT_ACTIONS[reason])
 
 
 def find_worst(answers: Iterable[Answer]) -> Answer | None:
-    """Return the answer that decides: a no, else an unknown, else the first; None for no answers."""
+    """Return the deciding answer: the first "no", otherwise the first "unknown", otherwise the first; None if empty."""
     order = list(Works)
     return max(answers, key=lambda each: order.index(each.works), default=None)

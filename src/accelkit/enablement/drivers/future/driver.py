@@ -1,4 +1,4 @@
-"""Prediction whether a node works with another version of a driver: its delivery, and its effect on kernel caches."""
+"""Prediction of whether a node will work with a different driver version, given its delivery and the kernel caches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.texts import list_some
 
 
 def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
-    """Return whether a node works with this version of the driver: the worst answer about delivery and caches."""
+    """Return whether a node will work with this driver version: the worst answer about delivery and caches."""
     vendors = [vendor for vendor in node.vendors if not question.vendor or vendor == question.vendor]
     if not vendors:
         which = f"of {question.vendor}" if question.vendor else "that need a driver"
@@ -30,7 +30,7 @@ def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDel
     found = [*_judge_delivery(node, vendors, question, delivery, facts), *_judge_caches(node, question, facts)]
     worst = find_worst(found)
     if worst is None or worst.works is Works.YES:
-        # The drivers of hosts were not searched.
+        # No search was made for drivers on hosts.
         state = "has to be installed on the host" if delivery.mode == "preinstalled" else "is available"
         text = f"the driver {question.driver} {state}, and every kernel cache that loads now will still load"
         return _answer(node, Works.YES, "Works", text)
@@ -43,7 +43,7 @@ def _judge_delivery(
     for vendor in vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
-            # An administrator who installs it has it. Only its effect is in question.
+            # The administrator who installs the driver has it. Only its effect is in question.
             continue
         if driver is None:
             yield _answer(node, Works.UNKNOWN, "NotConfigured", f"accelkit_driver_vendors does not name {vendor}")
@@ -73,7 +73,7 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
     )
     unread = sorted(name for name, labels in facts.caches.items() if labels is None)
     read = {name: labels for name, labels in sorted(facts.caches.items()) if labels is not None}
-    # A cache that does not load now is not a loss.
+    # A cache that does not load today is not lost by the change.
     today = {name: judge(labels, before).fit for name, labels in read.items()}
     then = {name: judge(read[name], after).fit for name, fit in today.items() if fit is not Fit.NONE}
     if lost := [name for name, fit in then.items() if fit is Fit.NONE]:

@@ -1,4 +1,4 @@
-"""Answers to a question for all nodes."""
+"""Answers to a question about all nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.enablement.drivers.nodes import DriverNode
 def judge_future(
     nodes: Iterable[DriverNode], question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts
 ) -> tuple[Answer, ...]:
-    """Return an answer for each node and each future version, by node."""
+    """Return the answers for each node, one for each future version."""
     found = list[Answer]()
     for node in nodes:
         if question.kernel:

@@ -1,4 +1,4 @@
-"""Prediction whether a node's cards have a driver for another kernel."""
+"""Prediction of whether a node's cards have drivers for a different kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, lis
 
 
 class DriverDelivery(msgspec.Struct, frozen=True):
-    """The delivery of drivers to nodes.
+    """How drivers are delivered to nodes.
 
     Attributes:
         mode: `preinstalled`, `package`, `container` or `kmm`.
@@ -29,7 +29,7 @@ class DriverDelivery(msgspec.Struct, frozen=True):
 def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver, version: str = "") -> str:
     """Return the image that a node would get; empty if there is none.
 
-    The system is the current one, so only a pattern without a system finds a kernel of another release.
+    The current operating system is assumed, so only a pattern without a system finds kernels of a different release.
     """
     variables = list_variables(kernel, node.system, vendor, version or driver.version)
     return fill_pattern(driver.find_pattern(kernel), variables)
@@ -38,7 +38,7 @@ def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver,
 def list_images(
     nodes: Iterable[DriverNode], delivery: DriverDelivery, kernel: str, version: str = "", vendor: str = ""
 ) -> set[str]:
-    """Return the images whose existence an answer depends on; an empty kernel stands for that of each node."""
+    """Return the images whose existence an answer depends on; an empty kernel means each node's own kernel."""
     if delivery.mode not in {"container", "kmm"}:
         return set()
     return {
@@ -51,7 +51,7 @@ def list_images(
 
 
 def judge_kernel(node: DriverNode, kernel: str, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
-    """Return whether a node's cards have drivers for this kernel: the worst answer about its vendors."""
+    """Return whether a node's cards have drivers for this kernel: the worst answer over its vendors."""
     if kernel == node.kernel:
         return _answer(node, Works.YES, "Works", f"the node runs {kernel} already")
     if not node.vendors:
@@ -77,7 +77,7 @@ def _judge_vendors(node: DriverNode, kernel: str, delivery: DriverDelivery, fact
 
 
 def judge_package(node: DriverNode, aspect: Aspect, facts: FutureFacts, what: str) -> Answer:
-    """Return the answer of the node's package manager."""
+    """Return the answer based on the node's package manager."""
     found = facts.packages.get(node.name)
     if found is None:
         return answer(node.name, aspect, Works.UNKNOWN, "PackageUnknown", f"the host was not asked for packages {what}")
@@ -96,7 +96,7 @@ def judge_image(
     facts: FutureFacts,
     version: str = "",
 ) -> Answer:
-    """Return the answer by the existence of an image, or of its build."""
+    """Return the answer based on whether an image, or a build for it, exists."""
     image = find_image(node, vendor, kernel, driver, version)
     if not image:
         text = f"no mapping and no pattern gives an image of {vendor}'s driver for {kernel}"

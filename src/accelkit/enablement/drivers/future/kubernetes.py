@@ -1,4 +1,4 @@
-"""Prediction whether a node works with another version of Kubernetes: version skew, removed APIs, feature gates."""
+"""Prediction of whether a node works with a different Kubernetes version: version skew, removed APIs, feature gates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
 
 class FeatureGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature gate: the version that introduces it, and the version in which it is enabled by default."""
+    """A feature gate, with the version that introduces it and the version in which it is enabled by default."""
 
     gate: str
     since: str
@@ -51,7 +51,7 @@ def read_minor(version: str) -> int | None:
 
 
 def judge_kubernetes(node: DriverNode, version: str, facts: FutureFacts) -> Answer:
-    """Return whether a node works when the API server has this version.
+    """Return whether a node will work once the API server has this version.
 
     If there are several obstacles, the answer is the worst of them.
     """
@@ -119,7 +119,7 @@ def _is_removed(api_version: str, resource: str, removed: str, target: int) -> b
 
 
 def list_lost_kinds(target: int) -> list[str]:
-    """Return the kinds that accelkit's playbooks apply, of which this version serves no supported version."""
+    """Return the kinds that accelkit's playbooks apply but for which this version serves no supported API version."""
     return sorted(
         kind.name for kind in KINDS if all(_is_removed(each, kind.plural, "", target) for each in kind.versions)
     )

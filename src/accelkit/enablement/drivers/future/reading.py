@@ -1,4 +1,4 @@
-"""Reader of the data for predictions: deprecated APIs in use, devices, images and kernel caches."""
+"""Reader of the data for predictions: deprecated APIs in use, devices, and kernel caches."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
-# The time limit for all images of caches, whose registries users name, and the number of parallel requests.
+# The time limit for all cache images, whose registries are chosen by users, and the number of parallel requests.
 _CACHES_SECONDS: Final = 120.0
 _AT_ONCE: Final = 4
-# The newest first. A cluster without any of them has no DRA.
+# The newest version first. A cluster that serves none of these versions has no DRA.
 _SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 
 
 async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None:
     """Return the deprecated APIs that were requested since the API server started; None if they cannot be read.
 
-    One of several API servers answers, so requests to the others are missing.
+    Only one of several API servers responds, so requests that the others received are missing.
     """
     try:
         text = await api.get("/metrics")
@@ -65,7 +65,7 @@ class _Slice(msgspec.Struct):
 
 
 async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
-    """Return the features of DRA that each node's ResourceSlices use; None if unreadable, empty if there are none."""
+    """Return the DRA features that each node's ResourceSlices use; None if unreadable, empty if there are none."""
     slices: list[_Slice] = []
     for version in _SLICE_VERSIONS:
         try:
@@ -84,11 +84,11 @@ async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
 
 
 def find_fields(devices: Iterable[dict[str, Any]]) -> frozenset[str]:
-    """Return the fields of gates that devices use; `devices` means that there are any."""
+    """Return the gated fields that devices use; `devices` means that any devices exist."""
     known = load_table().gates.keys()
     found = {"devices"} & known if devices else set[str]()
     for device in devices:
-        # In v1beta1 all fields except the name are one level deeper.
+        # In v1beta1, all fields except the name are nested one level deeper.
         whole = {**device, **(device.get("basic") or {})}
         found |= {field for field in known if whole.get(field)}
     return frozenset(found)
@@ -113,10 +113,10 @@ class _Cache(msgspec.Struct):
 
 
 async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, ImageLabels | None] | None:
-    """Return the labels of the images of all kernel caches, by name; None if the caches cannot be listed.
+    """Return the image labels of all kernel caches, by name; None if the caches cannot be listed.
 
     A cluster without these kinds has no caches. The digest that the controller verified is read, not the current tag. A
-    cache of a namespace without such a digest loads nowhere, and may name any registry, so it is not read.
+    namespaced cache without such a digest is not loaded anywhere and may name any registry, so it is not read.
     """
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):
@@ -136,7 +136,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
         async def read(image: tuple[str, str]) -> None:
             labels.update(dict.fromkeys(names[image], await _read_labels(client, *image)))
 
-        # Labels that were not read in time stay unknown.
+        # Labels that were not read in time remain unknown.
         await request_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
     return labels
 

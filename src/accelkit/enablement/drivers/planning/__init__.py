@@ -1,1 +1,1 @@
-"""DaemonSets, builds and modules that drivers need, for the kernels that the nodes run."""
+"""DaemonSets, builds and modules that the drivers need, for the kernels that the nodes run."""

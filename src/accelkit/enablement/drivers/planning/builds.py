@@ -1,4 +1,4 @@
-"""Jobs that build missing images of drivers, one for each kernel and vendor."""
+"""Jobs that build missing driver images, one for each kernel and vendor."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class PlannedBuild(msgspec.Struct, frozen=True):
     """A Job.
 
     Attributes:
-        name: the name of the ConfigMap with its Containerfile, which depends on image and text. The name of the Job
-            begins with it, and ends with a part of a hash of all data that its pods depend on.
+        name: the name of the ConfigMap with the Containerfile, which depends on the image and the text. The name of the
+            Job begins with this name and ends with part of a hash of all data that its pods depend on.
         image: the image that it pushes.
         builder: the image that builds.
-        args: the arguments of the builder, with values of variables.
-        containerfile: its text.
+        args: the arguments of the builder, with variables replaced by their values.
+        containerfile: the text of the Containerfile.
         push_secret: name of a Secret; empty for none.
         entitlement_secret: name of a Secret; empty for none.
         node_selector: labels of the nodes that build; empty for any node.
@@ -66,7 +66,7 @@ def plan_builds(
         system = systems.get(planned.nodes[0], System()) if planned.nodes else System()
         variables = {
             **list_variables(planned.kernel, system, planned.vendor, planned.version),
-            # A build needs the exact release, not the form for tags.
+            # A build needs the exact kernel release, not the form that is used in tags.
             "KERNEL_FULL_VERSION": planned.kernel,
             "IMAGE": planned.image,
             "CONTAINERFILE": CONTAINERFILE,

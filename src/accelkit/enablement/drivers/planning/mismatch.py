@@ -1,4 +1,4 @@
-"""Nodes whose kernel or driver differs from the recorded or desired one."""
+"""Detection of nodes whose kernel or driver differs from the recorded or desired one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of objects that exist once for each kernel: DaemonSets and Jobs."""
+"""Names of objects that exist once per kernel: DaemonSets and Jobs."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import hashlib
 import re
 from typing import Final
 
-# Names of pods begin with the first 58 characters of the name of their DaemonSet.
+# Pod names begin with the first 58 characters of the DaemonSet's name.
 MAX_NAME: Final = 57
 _DIGEST: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.]+")
-# Kernels often have underscores (el9_4). In practice no other kernel has a dash in the same place.
+# Kernel releases often contain underscores (el9_4). In practice, no other release has a dash in the same place.
 _EXPECTED: Final = re.compile(r"^[a-z0-9._-]*$")
 
 
 def build_name(prefix: str, vendor: str, kernel: str, *, distinct: bool = False) -> str:
     """Return the name of a vendor's DaemonSet for a kernel, at most `MAX_NAME` characters.
 
-    It ends with a part of a hash if characters were removed or replaced, so that names of kernels do not collide.
+    It ends with part of a hash if characters were removed or replaced, so that the names for different kernels do not
+    collide.
 
     Args:
         prefix: the prefix of the name.
         vendor: the vendor of the cards.
         kernel: the release of the kernel.
-        distinct: whether another kernel would have the same name, so that the hash is required.
+        distinct: whether the hash is required because another kernel would get the same name.
     """
     name = _NOT_IN_NAMES.sub("-", f"{prefix}-{vendor}-{kernel}".lower()).strip("-.")
     name = re.sub(r"-*\.-*", ".", name)

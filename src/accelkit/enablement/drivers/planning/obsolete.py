@@ -1,4 +1,4 @@
-"""DaemonSets of drivers that are not needed any more, and those of them that may be deleted now."""
+"""Driver DaemonSets that are no longer needed, and those of them that can be deleted now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DriverSet(msgspec.Struct):
 
     @property
     def idle(self) -> bool:
-        """Whether it needs no pod and has none; False if the status is missing or outdated."""
+        """Whether it needs no pods and has none; False if the status is missing or outdated."""
         current = self.status.observed_generation >= self.metadata.generation
         return current and self.status.desired_number_scheduled == 0 and self.status.number_misscheduled == 0
 
@@ -38,8 +38,8 @@ class Obsolete(msgspec.Struct, frozen=True):
     """DaemonSets that no plan includes; names, sorted.
 
     Attributes:
-        deletable: those that need no pod and have none.
-        occupied: those that still run on nodes, whose driver a deletion would remove.
+        deletable: those that need no pods and have none.
+        occupied: those that still have pods on nodes; deleting them would remove the driver from these nodes.
     """
 
     deletable: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Packages of drivers on hosts, pinned to kernel and version if the user's patterns are."""
+"""Driver packages on hosts, pinned to kernel and version if the user's patterns contain them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def list_packages(
     Args:
         nodes: the nodes of the cluster.
         drivers: the drivers by vendor.
-        kernel: the kernel for the packages; empty for the running kernel of each node.
-        version: the version of the driver; empty for that of each vendor's settings.
+        kernel: the kernel for which the packages are; empty for each node's running kernel.
+        version: the driver version; empty for the version in each vendor's settings.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in nodes:
@@ -25,7 +25,7 @@ def list_packages(
         for vendor in node.vendors:
             driver = drivers.get(vendor, VendorDriver())
             release = kernel or node.kernel
-            # Names of packages allow characters that tags of images do not.
+            # Package names may contain characters that image tags may not.
             variables = list_variables(release, node.system, vendor, version or driver.version)
             variables["KERNEL_FULL_VERSION"] = release
             names |= {fill_pattern(pattern, variables) for pattern in driver.packages}

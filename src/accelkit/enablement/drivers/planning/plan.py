@@ -21,14 +21,14 @@ class PlannedSet(msgspec.Struct, frozen=True):
     """The driver of one vendor for one kernel.
 
     Attributes:
-        name: the name of its DaemonSet, and of the Job that builds its image.
+        name: the name of the DaemonSet, and of the Job that builds the image.
         vendor: the vendor of the cards.
         kernel: the release of the kernel.
         label: value of `KERNEL_LABEL` on its nodes.
         system: the operating system of its nodes, for example `rhel9.4`.
-        image: the image, with values of all variables.
+        image: the image, with all variables replaced by their values.
         version: the version of the driver; empty for any version.
-        nodes: names, sorted; including nodes with an obstacle, because their driver stays.
+        nodes: node names, sorted; nodes with an obstacle are included, because their driver is kept.
     """
 
     name: str
@@ -42,12 +42,12 @@ class PlannedSet(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The reason why nodes get no driver now.
+    """The reason why some nodes currently get no driver.
 
     Attributes:
         evidence: the evidence, as a sentence.
         nodes: names, sorted.
-        wrong: whether a change is required, so that a run fails; otherwise it is only reported.
+        wrong: whether a change is required, so that a run fails; if not, the problem is only reported.
     """
 
     reason: DriverReason
@@ -65,7 +65,7 @@ class DriverPlan(msgspec.Struct, frozen=True):
     Attributes:
         sets: the sets by name.
         problems: the problems of nodes without a driver.
-        labels: the labels to write, by node; only for nodes that lack them and have no obstacle.
+        labels: the labels to write, by node, for nodes that lack them and have no obstacle.
     """
 
     sets: tuple[PlannedSet, ...]
@@ -76,13 +76,13 @@ class DriverPlan(msgspec.Struct, frozen=True):
 def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver], prefix: str) -> DriverPlan:
     """Plan the DaemonSets of all kernels.
 
-    A node that is not ready or is cordoned gets no label. If it has one already, the DaemonSet of that kernel stays
-    planned, so that its driver is not removed while the node is unavailable.
+    A node that is not ready or is cordoned gets no label. If it already has one, the DaemonSet for that kernel remains
+    planned, so that the driver is not removed while the node is unavailable.
 
     Args:
         nodes: the nodes of the cluster; those without cards of a vendor do not count.
         drivers: the drivers that run in containers, by vendor.
-        prefix: the prefix of names.
+        prefix: the prefix for names.
     """
     listed = list(nodes)
     labels: dict[str, dict[str, str]] = {}
@@ -106,7 +106,7 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
 
 
 def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
-    """Return the obstacles of nodes with cards of these vendors."""
+    """Return the obstacles on nodes with cards from these vendors."""
     return [
         _describe_obstacle(node, node.obstacle)
         for node in nodes

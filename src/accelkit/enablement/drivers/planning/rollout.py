@@ -1,4 +1,4 @@
-"""Nodes with another driver than the desired one, by their pods, their agents and unfinished upgrades."""
+"""Nodes with a driver other than the desired one, according to their pods, their agents and unfinished upgrades."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.planning.plan import PlannedSet, Problem
 from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
-# The mismatches that an upgrade repairs. After a change of the kernel, new labels are sufficient.
+# The mismatches that an upgrade repairs. After a kernel change, new labels are sufficient.
 _REPAIRED: Final = frozenset({"DriverOther", "DriverMissing"})
 
 
@@ -22,7 +22,7 @@ class Outdated(msgspec.Struct, frozen=True):
     Attributes:
         node: the name of the node.
         why: the reason, as a sentence.
-        cordoned: whether it is cordoned, but not by an upgrade of accelkit.
+        cordoned: whether the node is cordoned, but not by an accelkit upgrade.
     """
 
     node: str

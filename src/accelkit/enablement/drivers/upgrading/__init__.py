@@ -1,1 +1,1 @@
-"""Upgrade of the driver of one node: its cordon, its drain, and its validation."""
+"""Upgrade of the driver on one node: cordon, drain and validation."""

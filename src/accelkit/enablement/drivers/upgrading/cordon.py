@@ -1,4 +1,4 @@
-"""Writer of an upgrade's steps to its node: record and cordon in one patch, which a changed node refuses."""
+"""Writer of upgrade steps to a node: record and cordon in one patch, which is refused if the node has changed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def take_step(
         api: an open client.
         name: the name of the node.
         decide: one of the functions of `upgrading.record`, which gets the node.
-        check: write nothing.
+        check: whether to write nothing.
 
     Returns:
-        The node before, and the step.
+        The node before the step, and the step.
 
     Raises:
         ServiceError: the step is refused, or the node changes too often to be written.
@@ -60,7 +60,8 @@ async def take_step(
 
 def _build_patch(node: DriverNode, step: Step) -> dict[str, Any]:
     text = None if step.record is None else write_record(step.record)
-    # The step was decided for this resource version, so that a cordon set in the meantime is not lost.
+    # The patch has the resource version for which the step was decided, so that a cordon set in the meantime is not
+    # lost.
     patch: dict[str, Any] = {
         "metadata": {"resourceVersion": node.resource_version, "annotations": {DRIVER_UPGRADE_ANNOTATION: text}}
     }

@@ -1,4 +1,4 @@
-"""Eviction of the pods that use a vendor's cards, the lowest priority first, until a deadline."""
+"""Eviction of the pods that use a vendor's cards, lowest priority first, until a deadline."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ POLL_SECONDS: Final = 2.0
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The result of a drain; names as `namespace/name`.
+    """The result of a drain. Names have the form `namespace/name`.
 
     Attributes:
-        evicted: the evicted pods, in order; in check mode, those that would be.
-        staying: pods that would be started again on the node, so they were not evicted.
+        evicted: the pods that were evicted, in order; in check mode, those that would be evicted.
+        staying: pods that were not evicted because they would be restarted on the same node.
     """
 
     evicted: tuple[str, ...]
@@ -47,10 +47,10 @@ async def drain_cards(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Drained:
-    """Evict the pods of a node that use cards of a vendor, and wait until they do not exist any more.
+    """Evict the pods on a node that use cards of a vendor, and wait until they no longer exist.
 
-    An eviction that a disruption budget forbids is tried again until the deadline. Pods of higher priority are evicted
-    after those of lower priority have ended.
+    An eviction that a disruption budget forbids is retried until the deadline. Pods with a higher priority are evicted
+    once those with a lower priority have ended.
 
     Args:
         api: an open client.
@@ -62,8 +62,8 @@ async def drain_cards(
         clock: seconds of a monotonic clock.
 
     Raises:
-        ServiceError: pods still exist at the deadline; the message names them, with the answer of the API server.
-        ApiError: the API server refused, or did not answer until the deadline.
+        ServiceError: pods still exist at the deadline; the message names them and gives the API server's response.
+        ApiError: the API server refused a request, or did not respond before the deadline.
     """
     node = await read_driver_node(api, name)
     shared = [resource for dialect in load_usable_dialects() for resource in dialect.resources.requestable]
@@ -106,7 +106,7 @@ async def _evict(api: ApiClient, pod: DrainablePod) -> str | None:
     try:
         await evict(api, pod.ref)
     except ApiError as exc:
-        # The pod does not exist any more, or another pod has its name.
+        # The pod no longer exists, or another pod has its name.
         if exc.not_found or exc.conflict:
             return None
         if exc.status == HTTPStatus.TOO_MANY_REQUESTS or exc.unanswered:

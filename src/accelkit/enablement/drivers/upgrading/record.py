@@ -1,10 +1,10 @@
-"""The upgrade of one node's driver as a state machine: each step is at most one write of the Node.
+"""The upgrade of one node's driver as a state machine: each step writes the Node at most once.
 
 The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon, so
-an interrupted run leaves either both or none. These invariants hold:
+an interrupted run leaves either both or neither. These invariants hold:
 
 - A node that was cordoned before stays cordoned: `ours` is written with accelkit's cordon, and never otherwise.
-- The next run continues in the recorded phase. All work of a phase may be repeated.
+- The next run continues in the recorded phase. All work in a phase can safely be repeated.
 - If the node is uncordoned during the upgrade, the run stops, and another run starts again.
 """
 
@@ -26,7 +26,7 @@ _MAX_EVIDENCE: Final = 400
 
 
 class Phase(StrEnum):
-    """The phases on a cordoned node, in order; a failed upgrade is not in progress."""
+    """The phases of an upgrade on a cordoned node, in order; FAILED is not a phase in progress."""
 
     DRAIN = "drain"
     UPGRADE = "upgrade"
@@ -42,12 +42,12 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         phase: the current phase.
-        target: version of the driver; empty for any version.
+        target: the desired driver version; empty for any version.
         ours: whether this upgrade cordoned the node, so that it must uncordon it.
-        began_at: Unix seconds at which it began; identifies the upgrade.
-        since: Unix seconds at which the phase began.
+        began_at: when the upgrade began, in Unix seconds; this identifies the upgrade.
+        since: when the phase began, in Unix seconds.
         boot_id: the boot ID of the kernel that ran when the upgrade began.
-        reason: why it failed; a newer release may have written reasons that are unknown here.
+        reason: why the upgrade failed; a newer release may have written reasons that are unknown here.
         evidence: the evidence for the reason, as a sentence.
     """
 
@@ -63,12 +63,12 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A write of a node.
+    """A step of an upgrade, with the write to the node.
 
     Attributes:
-        record: the record afterwards; None for no annotation.
-        unschedulable: the new `spec.unschedulable`; None if it stays.
-        refusal: the reason why nothing is done; the other fields then describe the node.
+        record: the record after the step; None for no annotation.
+        unschedulable: the new value of `spec.unschedulable`; None if it does not change.
+        refusal: the reason why nothing is done; the other fields then describe the node as it is.
         changed: whether anything is written.
     """
 
@@ -82,7 +82,7 @@ def read_record(node: DriverNode) -> UpgradeRecord | None:
     """Return the record of a node; None if it has none.
 
     Raises:
-        ValueError: it is unreadable, or of a newer version.
+        ValueError: the record is unreadable, or has a newer version.
     """
     text = node.annotations.get(DRIVER_UPGRADE_ANNOTATION)
     if text is None:
@@ -108,7 +108,7 @@ def begin(node: DriverNode, target: str, now: float) -> Step:
 
     Args:
         node: the node.
-        target: version of the driver; another one than that of an interrupted upgrade restarts the upgrade.
+        target: the desired driver version; if it differs from that of an interrupted upgrade, the upgrade restarts.
         now: Unix seconds.
     """
     try:
@@ -116,13 +116,13 @@ def begin(node: DriverNode, target: str, now: float) -> Step:
     except ValueError:
         return Step(None, refusal="RecordUnreadable")
     in_progress = found is not None and found.phase is not Phase.FAILED
-    # The upgrade itself may have made the node unavailable. Then its validation waits for the node.
+    # The upgrade itself may have made the node unavailable. In this case, its validation waits for the node.
     expected = in_progress and found is not None and found.phase in (Phase.UPGRADE, Phase.VALIDATE)
     if node.ready is not True and not expected:
         return Step(found, refusal="NodeNotReady")
     if found is not None and in_progress and node.unschedulable and found.target == target:
         return Step(found)
-    # If accelkit's cordon was removed, pods that were scheduled since must leave again.
+    # If accelkit's cordon was removed, pods that have been scheduled since then must be evicted as well.
     ours = not node.unschedulable or (found is not None and found.ours)
     record = UpgradeRecord(Phase.DRAIN, target, ours, began_at=now, since=now, boot_id=node.boot_id)
     return Step(record, unschedulable=None if node.unschedulable else True, changed=True)
@@ -134,7 +134,7 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
     Args:
         node: the node.
         began: the record with which this run continues.
-        phase: the phase that begins now; a phase that was reached before changes nothing.
+        phase: the phase that begins now; if it was already reached, nothing changes.
         now: Unix seconds.
     """
     try:
@@ -153,14 +153,14 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
 def end(
     node: DriverNode, now: float, *, reason: DriverReason | None = None, evidence: str = "", keep_cordoned: bool = False
 ) -> Step:
-    """End the upgrade of a node; a node without one is not changed.
+    """End the upgrade of a node; leave a node without an upgrade unchanged.
 
     Args:
         node: the node.
         now: Unix seconds.
         reason: why it failed; None if it succeeded.
         evidence: the evidence for the reason, as a sentence.
-        keep_cordoned: whether a node whose upgrade failed stays cordoned; then the next run uncordons it.
+        keep_cordoned: whether a node stays cordoned after its upgrade failed; if so, the next run uncordons it.
     """
     try:
         found = read_record(node)
@@ -169,7 +169,8 @@ def end(
     if found is None:
         return Step(None)
     if found.phase is Phase.FAILED:
-        # It ended before. Its failure is reported, and its cordon kept if requested, until the next upgrade begins.
+        # The upgrade has already ended. Until the next upgrade begins, its failure is reported, and its cordon is kept
+        # if requested.
         return Step(found)
     stays = bool(reason) and keep_cordoned
     uncordon = found.ours and node.unschedulable and not stays

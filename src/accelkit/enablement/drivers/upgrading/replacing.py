@@ -1,4 +1,4 @@
-"""Replacement of the driver's pods of one node by those of the current plan, and the wait until its driver works."""
+"""Replacement of one node's driver pods with those of the current plan, and the wait until its driver works."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ async def wait_for_driver(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Delete pods of other images, and wait until the desired ones are ready and the agent reports the driver.
+    """Delete pods with other images, and wait until the desired pods are ready and the agent reports the driver.
 
-    DaemonSets of drivers replace a pod only after its deletion. Unanswered requests are repeated.
+    Driver DaemonSets replace a pod only after it is deleted. Requests without a response are repeated.
 
     Args:
         api: an open client.
         name: the name of the node.
         targets: by vendor, the desired version; empty for any version.
         seconds: the time limit.
-        desired: pods of drivers; None if the drivers do not run in pods.
+        desired: the desired driver pods; None if the drivers do not run in pods.
         began_at: the start of the upgrade in Unix seconds; earlier results of stages do not count.
-        check: delete nothing, and do not wait.
+        check: whether to delete nothing and skip waiting.
         sleep: waits between two attempts.
         clock: seconds of a monotonic clock.
 
     Returns:
-        The pods that were (in check mode: would be) deleted.
+        The pods that were, or in check mode would be, deleted.
 
     Raises:
-        ServiceError: it does not work at the deadline; the message gives the last state.
+        ServiceError: the driver does not work at the deadline; the message gives the last state.
         ApiError: the API server refused.
     """
     deadline = clock() + seconds
@@ -115,7 +115,7 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}})
     except ApiError as exc:
-        # Its DaemonSet has deleted it already.
+        # The DaemonSet has already deleted the pod.
         if not exc.not_found and not exc.conflict:
             raise
 

@@ -1,4 +1,4 @@
-"""Validation of a node's new driver, by the report of the node's agent and by the stage that checks drivers."""
+"""Validation of a node's new driver, based on the node agent's report and the stage that checks drivers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Validation(msgspec.Struct, frozen=True):
     """The state of a driver.
 
     Attributes:
-        works: whether it works; otherwise the upgrade waits.
-        reason: why it does not work yet.
+        works: whether the driver works; if not, the upgrade waits.
+        reason: why the driver does not work yet.
         evidence: the evidence, as a sentence.
     """
 
@@ -58,7 +58,8 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[DriverRe
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:
-    # A missing or earlier result does not count, and the upgrade does not wait for one: verify.yml creates it.
+    # A missing or earlier result is ignored, and the upgrade does not wait for a new one, because verify.yml creates
+    # it.
     record = read_record(node.annotations.get(STAGES_ANNOTATION))
     result = record.results.get(Stage.DRIVER_CHECK) if record else None
     if result is None or result.outcome is not Outcome.FAIL or result.found_at < began_at:

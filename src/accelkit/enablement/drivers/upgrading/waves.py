@@ -1,4 +1,4 @@
-"""Pods that must leave a node before its driver is replaced: users of the vendor's cards, the lowest priority first."""
+"""Pods that must leave a node before its driver is replaced: those that use the vendor's cards, lowest priority first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DrainablePod(EvictablePod):
 
     @property
     def comes_back(self) -> bool:
-        """Whether its kubelet or its DaemonSet would start it again on this node, despite a cordon."""
+        """Whether the kubelet or a DaemonSet would restart the pod on this node despite a cordon."""
         return self.static or "DaemonSet" in self.metadata.list_controllers()
 
     def list_resources(self) -> set[str]:
@@ -51,13 +51,13 @@ class DrainablePod(EvictablePod):
 
 
 class CardUsers:
-    """Detector of pods that use cards of a vendor; unknown use counts as use.
+    """Detector of pods that use cards of a vendor. If the use is unknown, it counts as use.
 
     Args:
         vendor: the vendor whose driver is replaced; empty for all.
         cards: the cards of the node; None if they are unknown.
         profiles: the profiles by vendor.
-        shared: the resources by which accelkit's dialects share cards, of any vendor.
+        shared: the resources through which accelkit's dialects share cards of any vendor.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CardUsers:
 
     def includes(self, pod: DrainablePod) -> bool:
         """Return whether a pod uses such a card, according to its resources, claims and assignment."""
-        # A claim does not name the vendor of its device.
+        # A resource claim does not name the vendor of its device.
         if pod.spec.resource_claims:
             return True
         resources = pod.list_resources()
@@ -93,12 +93,12 @@ class CardUsers:
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """Pods by the order of their evictions.
+    """Pods in the order in which they are evicted.
 
     Attributes:
-        next: those of the lowest priority, sorted by name, including those that are being deleted.
-        later: the number of pods after them.
-        staying: those that would be started again, so they are not evicted.
+        next: the pods with the lowest priority, sorted by name, including those that are being deleted.
+        later: the number of pods that are evicted later.
+        staying: pods that are not evicted because they would be restarted on the node.
     """
 
     next: tuple[DrainablePod, ...]
@@ -107,7 +107,7 @@ class Waves(msgspec.Struct, frozen=True):
 
 
 def plan_waves(pods: Sequence[DrainablePod], users: CardUsers) -> Waves:
-    """Return the next pods to evict. Pods of a higher priority wait until those of a lower priority have ended."""
+    """Return the next pods to evict. Pods with a higher priority wait until those with a lower priority have ended."""
     using = [pod for pod in pods if not pod.ended and users.includes(pod)]
     staying = tuple(pod for pod in using if pod.comes_back)
     going = sorted((pod for pod in using if not pod.comes_back), key=lambda pod: (pod.priority, str(pod.ref)))
