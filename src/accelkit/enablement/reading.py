@@ -1,4 +1,4 @@
-"""Reader of the data for stages from the API server: four lists, regardless of the number of nodes.
+"""Reader of the data for stages from the API server. It requests four lists, regardless of the number of nodes.
 
 A list that cannot be read makes only the results that depend on it unknown.
 """
@@ -33,7 +33,7 @@ _KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVE
 
 
 async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
-    """Return the data of the named nodes, else of all that are shared or have cards.
+    """Return the data of the named nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
@@ -82,7 +82,7 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
         try:
             found += (await list_all(api, path, CacheNode))[0]
         except ApiError as exc:
-            # Without the right to list a kind, the API server does not report whether it is defined.
+            # Without permission to list a kind, the API server does not report whether the kind is defined.
             used = isinstance(pods, Unread) or any(pod.component == CACHE_COMPONENT for pod in pods)
             if exc.not_found or (exc.forbidden and not used):
                 return None
@@ -91,5 +91,5 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
 
 
 def _trim(node: NodeDetails) -> None:
-    """Remove the annotations of other programs, of which a node may have megabytes."""
+    """Remove the annotations of other programs, which may amount to megabytes on a node."""
     node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

@@ -1,4 +1,4 @@
-"""Reasons why a stage did not pass, as stable codes, and the next action for each.
+"""Reasons why a stage did not pass, as stable codes, and the next action for each one.
 
 docs/reference/stage-reasons.md explains the codes.
 

@@ -26,20 +26,20 @@ from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
 
 _AGAIN_SECONDS: Final = 1.0
-# Within this time the node agents have applied corrections in progress.
+# By the end of this time, the node agents have applied corrections that were in progress.
 SETTLE_SECONDS: Final = 20.0
 
 
 async def verify_cluster(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float = 0.0, driver_mode: str = ""
 ) -> StageReport:
-    """Return the report of the named nodes, else of all that are shared or have cards.
+    """Return the report of the named nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
         nodes: names of nodes.
-        seconds: how long a fault must last; a shorter one is a change in progress.
+        seconds: how long a fault must persist; a shorter one is a change in progress.
         driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
 
     Raises:
@@ -64,7 +64,7 @@ async def verify_cluster(
 async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
-    """Return the audit of the named nodes, else of all with cards; without the rights for it, the reason."""
+    """Return the audit of the named nodes, or of all nodes with cards; if permissions are missing, say so."""
     ledger = partial(query_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=INSPECT_API_HINT))
     try:
         found = await audit_cluster(
@@ -92,13 +92,13 @@ async def verify_stages(
     holders: Mapping[str, Holders] | None = None,
     driver_mode: str = "",
 ) -> StageReport:
-    """Return the report of the named nodes, else of all that are shared or have cards.
+    """Return the report of the named nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
         nodes: names of nodes.
-        seconds: how long a fault must last; a shorter one is a change in progress.
+        seconds: how long a fault must persist; a shorter one is a change in progress.
         monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
         holders: the other owners of each node.
         driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.

@@ -1,7 +1,7 @@
-"""Reader of the monitoring of a cluster: the scraper of accelkit's services, and the metrics of each node's agent.
+"""Reader of a cluster's monitoring: the scraper of accelkit's services, and the metrics of each node agent.
 
-The agents are read through the API server, which requires the right to `get` `pods/proxy`. Without it, or without an
-answer in time, only the metrics of the agent are unknown.
+The agents are read through the API server, which requires permission to `get` `pods/proxy`. Without this permission, or
+without a timely response, only the agent's metrics are unknown.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from accelkit.model.pod import ConfigMap
 
 _MONITORING: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=monitoring"}
 _AGENTS: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
-# Key of the ConfigMap for clusters without the Prometheus operator. Dashboards are ConfigMaps too.
+# The key in the ConfigMap for clusters without the Prometheus operator. Dashboards are also ConfigMaps.
 _SCRAPE: Final = "scrape.yml"
 _PORT: Final = "metrics"
 _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
-# A card has at most 20 series, and a container one for each card that it holds.
+# A card has at most 20 series, and a container has one for each card that it holds.
 _MOST_BYTES: Final = 2 << 20
-# The time to parse a series grows with the square of its length and blocks the event loop.
+# The time to parse a series grows quadratically with its length and blocks the event loop.
 _MOST_OF_LINE: Final = 4096
 _AT_ONCE: Final = 16
 _FEWEST_REFUSALS: Final = 2
-# For all agents together.
+# The time limit for all agents together.
 REQUEST_SECONDS: Final = 30.0
 
 
@@ -54,7 +54,8 @@ async def read_monitoring(
         api: an open client.
         namespace: the namespace of accelkit.
         nodes: names of the nodes whose agents are read; empty for all.
-        seconds: the time limit for all agents together; agents that have not answered by then are unknown.
+        seconds: the time limit for all agents together; the metrics of agents that have not responded by then are
+            unknown.
     """
     try:
         by = await _find_scraper(api, namespace)
@@ -79,7 +80,7 @@ async def _find_scraper(api: ApiClient, namespace: str) -> str:
         path = build_collection_path("monitoring.coreos.com/v1", "podmonitors", namespace)
         monitors: Sequence[PartialObject] = (await list_all(api, path, PartialObject, query=_MONITORING))[0]
     except ApiError as exc:
-        # Without the right to list a kind, the API server does not report whether it is defined.
+        # Without permission to list a kind, the API server does not report whether the kind is defined.
         refused, monitors = (None if exc.not_found else exc), ()
     if monitors:
         return f"PodMonitor {namespace}/{monitors[0].metadata.name}"
@@ -107,7 +108,7 @@ async def _read_all_metrics(
 
     async def read(node: str) -> None:
         nonlocal others
-        # After several denials the right is missing for all agents. A single agent may forge such an answer.
+        # After several denials, the permission is considered missing for all agents. A single agent may forge a denial.
         general = len(refusals) >= _FEWEST_REFUSALS and not others
         found = results[node] = refusals[0] if general else await _read_metrics(api, agents[node])
         if isinstance(found, _Forbidden):
@@ -115,7 +116,7 @@ async def _read_all_metrics(
         else:
             others = True
 
-    # Each entry keeps its initial value until its agent answers.
+    # Each entry keeps its initial value until its agent responds.
     await request_all(agents, read, at_once=_AT_ONCE, seconds=seconds)
     return results
 
@@ -133,7 +134,7 @@ async def _read_metrics(api: ApiClient, pod: OwnPod) -> AgentMetrics | NotServed
 
 
 def parse_agent_metrics(answer: bytes) -> AgentMetrics | Unread:
-    """Return the cards for which an agent serves series, from its answer in Prometheus' text format."""
+    """Return the cards for which an agent serves series, from its response in the Prometheus text format."""
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
         if any(len(line) > _MOST_OF_LINE for line in own):

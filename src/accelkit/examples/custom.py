@@ -112,7 +112,8 @@ def read_custom(
     """Return the contents of the given files.
 
     Raises:
-        ExampleError: a file cannot be read or is invalid. It names file, variable and expected value.
+        ExampleError: a file cannot be read or is invalid. The message names the file, the variable and the expected
+            value.
     """
     first, second, third = (
         _read(path, f"CUSTOM_NODE_SELECTOR_{number}", _NODE_SELECTOR)
@@ -129,7 +130,7 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     if path is None:
         return None
     try:
-        # YAML allows any indentation, but not by tabs.
+        # YAML allows any indentation, but not with tabs.
         document = load_yaml(path.read_text("utf-8-sig").expandtabs())
         value = _unwrap_value(document, field)
         msgspec.convert(value, field.type)

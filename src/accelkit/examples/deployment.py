@@ -60,7 +60,7 @@ class ObjectChange:
 
     @property
     def changed(self) -> bool:
-        """Return whether the object differs from before."""
+        """Return whether the object has changed."""
         return self.outcome not in {ObjectOutcome.UNCHANGED, ObjectOutcome.ABSENT}
 
 

@@ -1,9 +1,9 @@
 """The Kubernetes objects of an example, as data: namespaces, then the cache, then its workloads.
 
-They equal the objects of GKM's own examples, with intended differences. For Node Feature Discovery, the affinity also
-matches labels that contain only the vendor or AMD's accelerator class, and workloads tolerate AMD's or NVIDIA's taint.
-GKM's podTemplate has no field for init containers (GKM's own Jobs define theirs), so only the workloads have the init
-container for kind.
+They are equal to the objects in GKM's own examples, except for intended differences. For Node Feature Discovery, the
+affinity also matches labels that contain only the vendor or AMD's accelerator class, and workloads tolerate AMD's or
+NVIDIA's taint. GKM's podTemplate has no field for init containers (GKM's own Jobs define theirs), so only the workloads
+have the init container for kind.
 """
 
 from __future__ import annotations

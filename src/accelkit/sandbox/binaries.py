@@ -59,9 +59,9 @@ def find_cache_dir(environ: Mapping[str, str]) -> Path:
 
 
 def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callable[[str], None]) -> Binaries:
-    """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, or an earlier or new build.
+    """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, an earlier build, or a new build.
 
-    Components of different sources are never mixed, because their versions would differ. Only kubectl, which supports
+    Components from different sources are never mixed, because their versions would differ. Only kubectl, which supports
     other versions, comes from `PATH` if `KUBEBUILDER_ASSETS` does not contain it.
 
     Args:
@@ -119,7 +119,7 @@ def _find_go(environ: Mapping[str, str]) -> str:
     """Return the path of a `go` that is new enough; raise SandboxError without one."""
     found = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
-        # In /, `go` does not read a go.mod of the caller that selects another toolchain.
+        # In /, `go` does not read a go.mod of the caller that might select a different toolchain.
         answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
         version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
         if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:

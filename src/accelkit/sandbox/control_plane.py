@@ -59,7 +59,7 @@ def render_scheduler_config(paths: SandboxPaths) -> str:
 
 
 def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return etcd without fsync, because the sandbox does not survive a restart of the machine."""
+    """Return the etcd process. It runs without fsync, because the sandbox does not survive a machine restart."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return _make_child(
         paths,
@@ -102,7 +102,7 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # Nodes must stay ready on a laptop that sleeps and on two busy cores.
+        # Nodes must remain ready on a laptop that sleeps and on a machine with two busy cores.
         "--node-monitor-grace-period=60s",
     )
 
@@ -119,7 +119,7 @@ def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Chi
 
 
 def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
-    """Return a probe whether `url` responds with 200. Without an authority, its certificate is not verified."""
+    """Return a probe for whether `url` responds with 200. Without an authority, the certificate is not verified."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
         # kube-scheduler and kube-controller-manager sign their own certificates.
@@ -138,7 +138,7 @@ def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitabl
 
 
 def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
-    """Return a probe whether kube-controller-manager has created the default service account of pods."""
+    """Return a probe that checks whether kube-controller-manager has created the default service account for pods."""
 
     async def probe() -> bool:
         try:

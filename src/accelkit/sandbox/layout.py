@@ -140,7 +140,7 @@ def check_owner(paths: SandboxPaths) -> None:
     """Check that the root does not exist or belongs to the current user.
 
     Raises:
-        SandboxError: it belongs to another user, or its owner cannot be read.
+        SandboxError: the root belongs to another user, or its owner cannot be read.
     """
     try:
         owner = paths.root.stat().st_uid

@@ -63,7 +63,7 @@ def start_sandbox(
     """Start a sandbox and wait until it is ready. A sandbox that already runs is not changed.
 
     Raises:
-        SandboxError: it did not start. Its processes are stopped then, and its folder stays because of the logs.
+        SandboxError: the sandbox did not start. Its processes are then stopped, and its folder is kept for the logs.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
@@ -136,7 +136,7 @@ def read_status(paths: SandboxPaths) -> SandboxStatus:
         if paths.facts.exists():
             raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
-    # A PID alone is not enough, because another process may have it now.
+    # A PID alone is not enough, because another process may now have it.
     own_pids = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
@@ -154,7 +154,7 @@ def _stop(paths: SandboxPaths, report: _Report) -> None:
     if supervisor:
         report("stopping the supervisor and its processes")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
-    # Processes that a killed supervisor left. Several times, because they may start others before they exit.
+    # End processes that a killed supervisor left behind. Repeat this, because they may start others before they exit.
     for _ in range(_SWEEPS):
         if not (left := find_sandbox_processes(paths.root)):
             return

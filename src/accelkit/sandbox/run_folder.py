@@ -76,7 +76,7 @@ def build_node_root(folder: Path, index: int) -> Path:
 
 
 def remove_run_folder(folder: Path) -> None:
-    """Remove a run folder, also of a killed supervisor. Ignore a missing folder, or one of another user."""
+    """Remove a run folder, even one that a killed supervisor left. Ignore a missing folder or another user's."""
     # Remaining links are harmless, and must not prevent the deletion of a sandbox.
     with suppress(OSError):
         found = folder.lstat()

@@ -1,1 +1,1 @@
-"""Replays a trace of tasks on the nodes it names: what a policy makes of them, before a cluster is touched."""
+"""Replay of a task trace on its nodes, which evaluates a policy without touching a cluster."""

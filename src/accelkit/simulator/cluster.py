@@ -17,7 +17,7 @@ from accelkit.placement.mix import TaskType
 from accelkit.placement.policies import Policy
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 
-# Bytes of one thousandth of a card: traces contain no memory of cards, so thousandths stand for it.
+# Bytes for one thousandth of a card. Traces do not contain the memory of cards, so thousandths represent it.
 _UNIT: Final = 2**20
 
 Rows = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ class Cluster:
     """Nodes with cards and hosts; placed tasks stay until they are removed.
 
     Attributes:
-        ledger: the nodes by their rows, which are in the trace's order.
+        ledger: the nodes by row, in the order of the trace.
         cards: the number of cards.
         used_milli: thousandths of cards that tasks hold.
     """
@@ -49,19 +49,19 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows with enough on the host and an allowed model: those that an extender receives in a filter."""
+        """Return the rows with enough host resources and an allowed model, which an extender receives in a filter."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 
     def allows(self, task: Task) -> npt.NDArray[np.bool_]:
-        """Return, for every row, whether its model is allowed for the task."""
+        """Return whether the model of each row is allowed for the task."""
         if task.models not in self._allowed:
             every = np.ones(len(self._models), dtype=np.bool_)
             self._allowed[task.models] = np.isin(self._models, sorted(task.models)) if task.models else every
         return self._allowed[task.models]
 
     def place(self, task: Task, row: int, policy: Policy) -> str:
-        """Place a task on a node that it fits, and return its UID; the ledger chooses the cards, as at a bind."""
+        """Place a task on a node that it fits, and return its UID; the ledger chooses the cards, as in a bind."""
         self._placed += 1
         ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
         if task.cards:
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def make_request(task: Task) -> PodRequest:
-    """Return the request of a pod of one container that stands for a task."""
+    """Return the request of a one-container pod that represents a task."""
     whole = task.milli == WHOLE_MILLI
     return PodRequest(
         (ContainerRequest("main", Kind.APP, task.cards, 0 if whole else task.milli * _UNIT, whole=whole),)

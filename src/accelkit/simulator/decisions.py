@@ -1,4 +1,4 @@
-"""Decisions of an extender for each pod, in a replay: filter, rank, reserve; and their times."""
+"""Decisions of an extender for each pod in a replay (filter, rank, reserve), and their durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.simulator.trace import Task
 
 
 class Times(NamedTuple):
-    """Times of the decisions for tasks that request cards."""
+    """Durations of the decisions for tasks that request cards."""
 
     per_second: float
     p50_ms: float
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 class Decisions:
-    """Decisions for one task after the other, by one policy.
+    """Decisions for one task after another, by one policy.
 
     Args:
         cluster: the cluster that runs the tasks.
@@ -43,7 +43,7 @@ class Decisions:
         self._taken: list[float] = []
 
     def decide(self, task: Task) -> Placed | None:
-        """Place a task on the node of least cost; return None if it fits on no node."""
+        """Place a task on the node with the lowest cost; return None if it fits on no node."""
         started = time.perf_counter()
         self._ranking.note(task)
         rows, placed = self._find_rows(task), None
@@ -59,12 +59,12 @@ class Decisions:
         return Placed(self._cluster.place(task, row, self._card_policy), row)
 
     def measure_times(self) -> Times:
-        """Return the times of the decisions so far."""
+        """Return the durations of the decisions so far."""
         seconds = np.array(self._taken or [0.0])
         p50, p99 = (round(1000 * float(np.percentile(seconds, part)), 4) for part in (50, 99))
         return Times(round(len(self._taken) / max(1e-9, float(seconds.sum())), 1), p50, p99)
 
     def _find_rows(self, task: Task) -> Rows:
-        """Return the rows that a task fits, as the extender does for a pod, with rows in place of names."""
+        """Return the rows that a task fits, as the extender does for a pod, but with rows instead of names."""
         rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
         return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows

@@ -19,15 +19,15 @@ from accelkit.ledger.priorities import KeptCosts
 from accelkit.simulator.cluster import Cluster, Rows
 from accelkit.simulator.trace import WHOLE_MILLI, Task
 
-# Decides between nodes with equal fragmentation, in thousandths of a card: the fullest one wins. The published figures
-# are not reached without it; the paper's program has such a rule in the rounding of its scores.
+# Tie-breaker between nodes with equal fragmentation, in thousandths of a card: the fullest one wins. Without it, the
+# published figures are not reached; in the paper's program, score rounding has this effect.
 _BEST_FIT: Final = 10.0
 
 Matrix = npt.NDArray[np.int64]
 
 
 class FgdCosts:
-    """Costs of the policy, cached for the nodes that do not change.
+    """Costs under the policy, cached for the nodes that do not change.
 
     Args:
         cluster: the cluster that runs the tasks.
@@ -61,7 +61,7 @@ class FgdCosts:
         after = free.copy()
         index = np.arange(len(rows))
         for _ in range(task.cards):
-            # The card with the most free comes first, so the last that fits is the tightest.
+            # The card with the most free capacity comes first, so the last card that fits is the tightest.
             place = np.maximum((after >= task.milli).sum(axis=1) - 1, 0)
             after[index, place] -= task.milli
             after[:] = -np.sort(-after, axis=1)

@@ -1,6 +1,6 @@
-"""The policies that a replay can follow: those of accelkit, and others for comparison.
+"""The policies that a replay can use: those of accelkit, and others for comparison.
 
-A ranking returns the costs of the candidates of a task; the first with the least cost wins.
+A ranking returns the costs of a task's candidates; the first candidate with the lowest cost wins.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Random(_Stateless):
 
 
 class _BestFit(_Stateless):
-    """Policy that takes the node with the least CPU and cards left, each as a part of the largest node's."""
+    """Policy that takes the node with the least CPU and cards left, each as a fraction of the largest node's."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -64,7 +64,7 @@ class _BestFit(_Stateless):
 
 
 class _UsedFraction(_Stateless):
-    """The policies `binpack` and `spread`, which use the amounts of cards alone."""
+    """The policies `binpack` and `spread`, which use only the amounts of cards."""
 
     def __init__(self, cluster: Cluster, sign: float) -> None:
         self._table, self._sign = cluster.ledger.table, sign
@@ -111,7 +111,7 @@ def make_ranking(name: str, cluster: Cluster, tasks: Sequence[Task], random: Ran
         name: one of `RANKINGS`.
         cluster: the cluster that runs the tasks.
         tasks: the tasks of the trace; only `fgd` knows them in advance, as in its paper.
-        random: the source of the policy `random`.
+        random: the random number generator for the policy `random`.
     """
     return _MAKERS[name](cluster, tasks, random)
 

@@ -1,4 +1,4 @@
-"""Replay of arrivals one at a time: filter, rank, reserve, as the extender does for a pod."""
+"""Replay of arrivals one at a time, each with filter, rank and reserve, as the extender does for a pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.simulator.rankings import make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.workload import make_arrivals
 
-# Points of the curve: more than a plot can resolve.
+# The number of points of the curve, which is more than a plot can resolve.
 _POINTS: Final = 100
 _MOST_LOAD: Final = 100.0
 
@@ -24,9 +24,9 @@ class Replay(msgspec.Struct, frozen=True):
     """Result of one replay.
 
     Attributes:
-        gpu_allocation_percent: allocated part of all cards, at the end.
-        gpu_arrived_percent: requests of the arrivals, as a part of all cards.
-        decisions_per_second: over all arrivals that request cards.
+        gpu_allocation_percent: the allocated part of all cards at the end.
+        gpu_arrived_percent: the requests of the arrivals, relative to all cards.
+        decisions_per_second: the decision rate over all arrivals that request cards.
         decision_p50_ms: median of one decision: filter, rank, reserve; pods without cards are not counted.
         curve: pairs of the requested and the allocated part of all cards.
     """
@@ -55,7 +55,7 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
         tasks: the tasks of the trace.
         policy: one of `rankings.RANKINGS`.
         seed: the seed of the mix and the order; the same for every policy.
-        load: the requests of the arrivals, as a part of all cards.
+        load: the requests of the arrivals, relative to all cards.
 
     Raises:
         ConfigurationError: the load is invalid.
@@ -95,7 +95,7 @@ def check_load(load: float) -> None:
     """Check a load.
 
     Raises:
-        ConfigurationError: it is not above 0, or it is too large.
+        ConfigurationError: the load is not greater than 0, or is too large.
     """
     if not 0 < load <= _MOST_LOAD:
         raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="set a part of all cards: 1.3")

@@ -1,10 +1,10 @@
-"""Workload of tasks that end: so many at a time that they request a given part of all cards.
+"""Workload of tasks that end, with so many tasks at a time that they request a given part of all cards.
 
-Tasks arrive at random and evenly (a Poisson process), each a task of the trace with its lifetime. By Little's law, the
-mean demand is then the rate times the mean product of demand and lifetime, so the load determines the rate. Lifetimes
-of real traces range from seconds to months, and an empty cluster would take as long to fill. So the workload starts
-with the tasks that would run at a random moment: tasks drawn in proportion to their lifetimes, of which a random part
-has passed.
+Tasks arrive at random at a constant rate (a Poisson process); each is a task of the trace with its lifetime. By
+Little's law, the mean demand is then the rate times the mean product of demand and lifetime, so the load determines the
+rate. Lifetimes in real traces range from seconds to months, and an empty cluster would take months to fill. So the
+workload starts with the tasks that would be running at a random moment: tasks drawn in proportion to their lifetimes, a
+random part of which has already passed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make_stays(
         cards: the number of cards of the cluster.
         load: the mean part of the cards that would be allocated if everything were placed at once.
         arrivals: the number of arrivals after the start.
-        random: the source of the choice of tasks and times.
+        random: the random number generator that chooses tasks and times.
 
     Raises:
         ConfigurationError: no task with a card has a lifetime.

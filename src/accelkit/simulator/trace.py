@@ -13,7 +13,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.model.request import MAX_CARDS
 from accelkit.texts import count_cards
 
-# Number of parts of a card.
+# The number of parts into which a card is divided.
 WHOLE_MILLI: Final = 1000
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _TASK_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def demand_milli(self) -> int:
-        """Thousandths of all its cards together."""
+        """The demand over all its cards, in thousandths of a card."""
         return self.cards * self.milli
 
 
@@ -103,7 +103,7 @@ def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
         raise ConfigurationError(f"{where}: {count_cards(cards)} of {milli} thousandths each exceed the limits")
-    # A task of several cards gets them whole, whatever their thousandths in the trace.
+    # A task with several cards gets whole cards, regardless of the thousandths in the trace.
     share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
     if cards and not share:
         raise ConfigurationError(f"{where}: a task with a card needs gpu_milli of 1 to {WHOLE_MILLI}")

@@ -1,4 +1,4 @@
-"""Replay of tasks that arrive and end: a task that fits on no node waits until the end of another makes room."""
+"""Replay of tasks that arrive and end: a task that fits on no node waits until another task ends and frees room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelkit.simulator.stays import Stay, make_stays
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.waiting import WaitingTasks
 
-# The first part of the time is not measured, so that effects of the start disappear.
+# The first part of the time is not measured, so that startup effects have faded.
 _MEASURED_FROM: Final = 0.5
 _POINTS: Final = 100
 
@@ -26,16 +26,16 @@ _POINTS: Final = 100
 class Turnover(Replay, frozen=True, kw_only=True):
     """Result of one replay in which tasks end; the measurements cover the second half of its time.
 
-    As in a replay without ends, `gpu_allocation_percent` is the value at the end. `gpu_arrived_percent` and the curve
-    count the tasks that would run if everything were placed when it arrives.
+    As in a replay in which tasks do not end, `gpu_allocation_percent` is the value at the end. `gpu_arrived_percent`
+    and the curve count the tasks that would be running if every task were placed on arrival.
 
     Attributes:
         time_weighted_allocation_percent: allocated part of all cards.
         measured_hours: duration of the measurement.
         pending_mean: mean number of waiting tasks, by time.
         pending_most: largest number of waiting tasks at once.
-        had_to_wait: number of tasks that waited, of those that arrived in that time.
-        waited_p50_s: median wait of the same tasks in seconds; a task that was never placed waited until the end.
+        had_to_wait: number of tasks that had to wait, among those that arrived in the measured time.
+        waited_p50_s: median waiting time of these tasks in seconds; a task that was never placed waited until the end.
         never_placed: number of tasks that were never placed, of all tasks.
     """
 
@@ -50,7 +50,7 @@ class Turnover(Replay, frozen=True, kw_only=True):
 
 
 class _Course:
-    """Measurements between two times."""
+    """Measurements between two points in time."""
 
     def __init__(self, begins: float, ends: float) -> None:
         self.begins, self.ends = begins, ends
@@ -59,7 +59,7 @@ class _Course:
         self.points: list[int] = []
 
     def advance(self, now: float, used_milli: int, pending: int) -> None:
-        """Add the state from the previous call until now."""
+        """Add the state that lasted from the previous call until now."""
         within = max(0.0, min(now, self.ends) - max(self._previous, self.begins))
         self.used += used_milli * within
         self.pending += pending * within
@@ -92,7 +92,7 @@ class _RunningTasks:
             self._stay(stay, placed, stay.arrives)
 
     def end(self) -> None:
-        """Count the waiting times of tasks that still wait."""
+        """Count the waiting times of tasks that are still waiting."""
         self._advance(inf)
         for stay in self._waiting.list_all():
             self._count_waiting(stay, self.course.ends)
@@ -129,7 +129,7 @@ def replay_turnover(
     load: float,
     arrivals: int,
 ) -> Turnover:
-    """Replay tasks that arrive on a cluster that is filled to the load, and end.
+    """Replay tasks that arrive and end, on a cluster that is initially filled to the load.
 
     Args:
         nodes: the nodes of the trace.
@@ -137,7 +137,8 @@ def replay_turnover(
         lifetimes: the lifetimes of these tasks, in seconds.
         policy: one of `rankings.RANKINGS`.
         seed: the seed of the arrivals; the same for every policy.
-        load: mean demand of the tasks that would run if everything were placed at once, as a part of all cards.
+        load: mean demand of the tasks that would be running if every task were placed on arrival, relative to all
+            cards.
         arrivals: the number of arrivals after the start.
 
     Raises:
@@ -185,7 +186,7 @@ def replay_turnover(
 
 
 def _measure_demand(stays: Sequence[Stay], course: _Course) -> tuple[float, list[float]]:
-    """Return the demand if everything were placed at once, in thousandths of cards: its mean, and by points."""
+    """Return the demand if every task were placed on arrival, in thousandths of cards: its mean and its points."""
     milli = np.array([stay.task.demand_milli for stay in stays], dtype=np.float64)
     arrive = np.array([stay.arrives for stay in stays])
     gone = arrive + [stay.lasts for stay in stays]

@@ -1,8 +1,8 @@
-"""Queue of tasks that fit on no node, in the order of their arrival, until the end of another makes room.
+"""Queue of tasks that fit on no node, in order of arrival, until another task ends and frees room.
 
-As in kube-scheduler's queue, waiting tasks are tried again when a pod ends, the oldest first, and a task that does not
-fit does not block the next ones. The end of a task changes one node, and no waiting task fits another, so they are
-tried on that node only.
+As in kube-scheduler's queue, waiting tasks are retried when a pod ends, the oldest first, and a task that does not fit
+does not block later tasks. When a task ends, only one node changes, and no waiting task fits any other node, so tasks
+are retried on that node only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WaitingTasks:
         self._cluster = cluster
         self._kinds = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
         self._queues: list[deque[tuple[int, Stay]]] = [deque() for _ in self._kinds]
-        # Sequence number of the oldest task of each kind.
+        # The sequence number of the oldest task of each kind.
         self._oldest = np.full(len(self._kinds), _NONE_WAITING, dtype=np.int64)
         amounts = [[each.cpu_milli, each.memory_mib] for each in self._kinds]
         self._host = np.array(amounts, dtype=np.int64).reshape(-1, 2)

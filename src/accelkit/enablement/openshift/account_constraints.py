@@ -1,4 +1,4 @@
-"""Constraints of all ServiceAccounts among the objects that a role applies, and of pods that programs create."""
+"""Constraints for all ServiceAccounts among the objects that a role applies, and for pods that programs create."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class _Account:
 
 
 def name_constraints(namespace: str, account: str) -> str:
-    """Return the name of a ServiceAccount's constraints. It is unique, because names of namespaces have no dot."""
+    """Return the name of a ServiceAccount's constraints. It is unique, because namespace names contain no dots."""
     return f"{namespace}.{account}"
 
 
 def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return these objects, preceded by the constraints that their pods need for admission.
 
-    Constraints have the labels of the first workload of the ServiceAccount, so they are pruned and removed with it.
+    Constraints have the labels of the ServiceAccount's first workload, so they are pruned and removed with it.
 
     Raises:
         ConfigurationError: the template of a workload is not a valid pod specification.
@@ -76,7 +76,7 @@ def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[st
 
 
 def write_created_constraints(namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the constraints of pods that fill volumes, fetch images, and check nodes."""
+    """Return the constraints for pods that fill volumes, fetch images, or check nodes."""
     needed = needed_constraints(FILLING_POD, FETCHING_POD)
     users = [_name_user(namespace, "default")]
     return write_constraints(needed, name_constraints(namespace, "default"), users=users, labels=labels)
@@ -126,7 +126,7 @@ def _list_constraints(definitions: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield namespace, ServiceAccount and specification of the pods of an object that is, or creates, a pod."""
+    """Yield the namespace, ServiceAccount and pod specification of an object that is, or creates, a pod."""
     spec = each.get("spec") or {}
     if each.get("kind") == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}

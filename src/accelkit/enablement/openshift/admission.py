@@ -1,7 +1,7 @@
-"""Judgement of a pod by SecurityContextConstraints as OpenShift does it, with the violations as sentences.
+"""Check of a pod against SecurityContextConstraints, as OpenShift does it, with the violations as sentences.
 
-The pod is judged as it is written. Values that admission adds itself (the namespace's groups, a level) satisfy the
-strategy from which they come.
+The pod is checked as it is written. Values that admission adds (the namespace's groups, a level) satisfy the strategy
+that they come from.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from accelkit.enablement.openshift.pod_security import (
 
 
 def find_violations(pod_spec: Mapping[str, object], constraints: Constraints) -> list[str]:
-    """Return why a pod would be refused or changed, sorted; empty if it is admitted unchanged.
+    """Return the reasons why a pod would be refused or changed, sorted; empty if it is admitted unchanged.
 
     Raises:
-        ConfigurationError: this is not a valid pod specification.
+        ConfigurationError: the specification is not a valid pod specification.
     """
     pod = read_pod_security(pod_spec)
     found = [*_judge_pod(pod, constraints)]

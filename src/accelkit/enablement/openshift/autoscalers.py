@@ -1,4 +1,4 @@
-"""Objects by which OpenShift's operator scales machine sets: one for each set, and one for the cluster."""
+"""Objects with which OpenShift's operator scales machine sets: one for each set, and one for the cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""SecurityContextConstraints: the rights of the pods of a ServiceAccount on OpenShift, computed from their templates.
+"""SecurityContextConstraints: the permissions of a ServiceAccount's pods on OpenShift, computed from their templates.
 
-Only rights that a template uses are allowed, so an attacker with one of accelkit's ServiceAccounts gets no more than
-its own pods have. A strategy without ranges uses those of the namespace, as OpenShift does for every pod.
+Only permissions that a template uses are allowed, so an attacker who controls one of accelkit's ServiceAccounts gets no
+more permissions than its pods have. A strategy without ranges uses those of the namespace, as OpenShift does for every
+pod.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NON_ROOT: Final = "MustRunAsNonRoot"
 
 
 class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The users as which containers may run; only the numbers that the type uses are set."""
+    """The users that containers may run as; only the numbers that the type uses are set."""
 
     type: str
     uid: int | None = None
@@ -37,7 +38,7 @@ class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class ContextStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The SELinux contexts in which containers may run; without options, that of their namespace's level."""
+    """The SELinux contexts that containers may run in; without options, the context with their namespace's level."""
 
     type: str
     se_linux_options: SELinuxOptions | None = None
@@ -51,14 +52,14 @@ class IdRange(msgspec.Struct, frozen=True):
 
 
 class GroupStrategy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The groups that pods may have; without ranges, those of their namespace."""
+    """The groups that pods may have; without ranges, the groups of their namespace."""
 
     type: str
     ranges: tuple[IdRange, ...] = ()
 
 
 class Constraints(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The fields of SecurityContextConstraints that decide, without the users to which they apply."""
+    """The fields of SecurityContextConstraints that affect admission, without the users to which they apply."""
 
     allow_host_dir_volume_plugin: bool
     allow_host_ipc: bool = msgspec.field(name="allowHostIPC")
@@ -90,7 +91,7 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
         pod_specs: specifications of pods that run under one ServiceAccount, at least one.
 
     Raises:
-        ConfigurationError: one of them is not a valid pod specification.
+        ConfigurationError: a specification is not a valid pod specification.
     """
     pods = [read_pod_security(each) for each in pod_specs]
     containers = [each for pod in pods for each in list_containers(pod)]
@@ -126,8 +127,8 @@ def write_constraints(
     """Return the object that grants these constraints to users.
 
     Args:
-        constraints: the allowed rights.
-        name: the name of the object, which is not the name of a namespace.
+        constraints: the permissions to grant.
+        name: the name of the object, which must not be the name of a namespace.
         users: the users, as `system:serviceaccount:NAMESPACE:NAME`.
         labels: labels of the object.
     """
@@ -146,7 +147,7 @@ def read_constraints(written: Mapping[str, object]) -> Constraints:
     """Return the constraints of an object from the API server.
 
     Raises:
-        msgspec.ValidationError: a field that decides is missing or has another type.
+        msgspec.ValidationError: a field that affects admission is missing or has the wrong type.
     """
     return msgspec.convert({key: each for key, each in written.items() if each is not None}, Constraints)
 
@@ -169,7 +170,7 @@ def _choose_context(containers: Sequence[ContainerSecurity]) -> ContextStrategy:
     if found <= {None}:
         return ContextStrategy(MUST)
     options = next(iter(found)) if len(found) == 1 else None
-    # Options without a level are compared with the namespace's level, and refused.
+    # Options without a level would be compared with the namespace's level and refused.
     return ContextStrategy(MUST, options) if options and options.level else ContextStrategy(ANY)
 
 
@@ -177,7 +178,7 @@ def _choose_groups(groups: Sequence[int | None]) -> GroupStrategy:
     numbers = sorted({group for group in groups if group is not None})
     if not numbers:
         return GroupStrategy(MUST)
-    # A pod that names no group would get the first of the ranges.
+    # A pod that names no group would get the first group of the ranges.
     return GroupStrategy(ANY) if None in groups else GroupStrategy(MUST, tuple(IdRange(one, one) for one in numbers))
 
 

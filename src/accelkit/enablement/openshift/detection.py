@@ -15,9 +15,9 @@ class OpenShift(msgspec.Struct, frozen=True):
     """The features of OpenShift in a cluster.
 
     Attributes:
-        constraints: SecurityContextConstraints decide about the admission of pods.
-        machines: machines are created from MachineSets.
-        autoscaling: an operator scales MachineSets.
+        constraints: whether SecurityContextConstraints control the admission of pods.
+        machines: whether machines are created from MachineSets.
+        autoscaling: whether an operator scales MachineSets.
     """
 
     constraints: bool
@@ -34,7 +34,7 @@ class _Groups(msgspec.Struct):
 
 
 async def find_openshift(api: ApiClient) -> OpenShift:
-    """Return the features, by the API groups that the API server serves.
+    """Return the features, based on the API groups that the API server serves.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

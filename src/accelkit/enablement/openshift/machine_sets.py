@@ -29,7 +29,7 @@ _FORMER_HINTS: Final = ("machine.openshift.io/", "capacity.cluster-autoscaler.ku
 
 
 class Scaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The least and the greatest number of machines for the autoscaler."""
+    """The minimum and maximum number of machines for the autoscaler."""
 
     min: Count
     max: Count
@@ -43,11 +43,12 @@ class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         source: the name of the set from which it is derived.
         replicas: the number of machines without an autoscaler.
         autoscale: the bounds for an autoscaler; None for no autoscaler.
-        instance_type: the cloud's name of the type; empty for that of the source.
-        instance_type_field: the field that names it, as `a.b`, for an unknown provider.
-        provider_spec: merged into that of the source; a null value removes a field.
-        accelerator: the name under which a ClusterAutoscaler limits the cards of these machines; empty for none.
-        capacity: the capacity of each of its nodes.
+        instance_type: the cloud provider's name for the instance type; empty for the type of the source.
+        instance_type_field: the field that contains the instance type, such as `a.b`, for an unknown provider.
+        provider_spec: the values to merge into the provider spec of the source; a null value removes a field.
+        accelerator: the name under which a ClusterAutoscaler limits the number of cards in these machines; empty for
+            none.
+        capacity: the capacity of each node in the set.
         labels: the initial labels of the nodes.
         taints: the initial taints of the nodes.
     """
@@ -140,7 +141,7 @@ def derive_machine_set(
 
 
 def _count_replicas(desired: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
-    """Return the number of machines of the set. An autoscaler's choice is kept within its bounds."""
+    """Return the number of machines in the set. The number that an autoscaler chose is kept within the bounds."""
     if desired.autoscale is None:
         return desired.replicas
     chosen = int((present or {}).get("spec", {}).get("replicas") or 0)
@@ -181,7 +182,7 @@ def _nest(path: Sequence[str], value: object) -> dict[str, Any]:
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a merge patch: objects are merged, null values remove fields, others are replaced."""
+    """Return the result of a merge patch: objects are merged, null values remove fields, other values are replaced."""
     merged = {key: each for key, each in one.items() if key not in other}
     for key, each in other.items():
         if isinstance(each, Mapping):

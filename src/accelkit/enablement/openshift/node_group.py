@@ -1,7 +1,7 @@
-"""Description of the future nodes of a group for autoscalers, so that they can scale it from zero nodes.
+"""Description of the future nodes of a group for autoscalers, so that they can scale the group up from zero nodes.
 
-An autoscaler adds a node only if it expects the pending pod to fit. It knows CPU and memory of an instance type, but
-not accelkit's resources, which agents advertise later, nor labels and taints that are added later.
+An autoscaler adds a node only if it expects the pending pod to fit. It has the CPU and memory of an instance type, but
+not accelkit's resources, which agents advertise later, or labels and taints that are added later.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         cpu: virtual CPUs.
-        memory_mib: memory of the machine, without that of its cards.
+        memory_mib: memory of the machine in MiB, excluding the memory of its cards.
         cards: whole cards, `accelkit.io/cards`.
         card_memory: units of `accelkit.io/memory` of all its cards together.
-        vendor_cards: cards that another device plugin offers in addition.
-        vendor_resource: the resource of that plugin.
+        vendor_cards: cards that another device plugin additionally offers.
+        vendor_resource: the resource through which that plugin offers them.
     """
 
     cpu: Count = 0
@@ -54,7 +54,7 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resources(self) -> dict[str, int]:
-        """The extended resources by name; those that accelkit's pods request most come first."""
+        """The extended resources by name; those that accelkit's pods request most often come first."""
         found = {MEMORY_RESOURCE: self.card_memory, CARDS_RESOURCE: self.cards, self.vendor_resource: self.vendor_cards}
         return {name: count for name, count in found.items() if count}
 
@@ -81,7 +81,7 @@ def read_node_group(given: Mapping[str, object]) -> NodeGroup:
     """Return a group that the user configured.
 
     Raises:
-        ConfigurationError: a key is unknown, or a value has another type or is negative.
+        ConfigurationError: a key is unknown, or a value has the wrong type or is negative.
     """
     try:
         return msgspec.convert(given, NodeGroup, strict=False)
@@ -97,7 +97,7 @@ def write_hints(group: NodeGroup, autoscaler: Autoscaler) -> dict[str, str]:
         case Autoscaler.AWS:
             return {f"{_AWS}/{key}": each for key, each in _list_tags(group).items()}
         case Autoscaler.AZURE:
-            # Azure's names of tags have no slash.
+            # Azure tag names may not contain slashes.
             return {f"{_AZURE}_{key.replace('/', '_')}": each for key, each in _list_tags(group).items()}
         case Autoscaler.GCE:
             return _write_environment(group)
@@ -122,7 +122,7 @@ def _write_environment(group: NodeGroup) -> dict[str, str]:
 
 
 def _write_cluster_api(group: NodeGroup) -> dict[str, str]:
-    # Only one extended resource is possible: the memory that shares request, or else the first.
+    # Only one extended resource is possible: the memory that shares request, or otherwise the first resource.
     first = next(iter(group.capacity.resources.items()), None)
     found = {
         "cpu": str(group.capacity.cpu or ""),
@@ -142,7 +142,7 @@ def _write_machine_api(group: NodeGroup) -> dict[str, str]:
         f"{_MACHINE_API}/memoryMb": capacity.memory_mib,
         f"{_MACHINE_API}/GPU": capacity.vendor_cards,
     }
-    # OpenShift's autoscaler is that of the Cluster API, with its own annotations for some of the values.
+    # OpenShift's autoscaler is the Cluster API autoscaler with its own annotations for some of the values.
     further = {
         key: each for key, each in _write_cluster_api(group).items() if key.rpartition("/")[2] not in {"cpu", "memory"}
     }

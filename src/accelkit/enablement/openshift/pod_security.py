@@ -12,7 +12,7 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 
-# The second key of a volume is its kind. OpenShift has another name for this kind.
+# The second key of a volume is its kind. OpenShift uses a different name for this kind.
 _VOLUME_KINDS: Final = {"vsphereVolume": "vsphere"}
 _PROFILES: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
@@ -90,14 +90,14 @@ class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def volume_kinds(self) -> frozenset[str]:
-        """The kinds of its volumes, as named in constraints; with that of the token that the API server adds."""
+        """The kinds of its volumes, as named in constraints, including the token volume that the API server adds."""
         kinds = {next((key for key in each if key != "name"), "emptyDir") for each in self.volumes}
         token = {"projected"} if self.automount_service_account_token else set()
         return frozenset({_VOLUME_KINDS.get(kind, kind) for kind in kinds} | token)
 
     @property
     def uses_host_ports(self) -> bool:
-        """Whether a container uses a port of the host. On the host's network each port is one."""
+        """Whether a container uses a host port. With host networking, every port is a host port."""
         containers = (*self.init_containers, *self.containers)
         return any(port.host_port or self.host_network for each in containers for port in each.ports)
 
@@ -112,7 +112,7 @@ class ContainerSecurity(msgspec.Struct, frozen=True):
         privileged: whether it is privileged.
         escalates: whether its processes may gain more privileges.
         read_only: whether its root file system is read-only.
-        added: capabilities in addition to the runtime's, sorted.
+        added: capabilities in addition to the runtime's default ones, sorted.
         dropped: capabilities that it drops.
         seccomp: the profile, as named in constraints; empty for none.
         selinux: the SELinux context; None if it sets none.
@@ -134,7 +134,7 @@ def read_pod_security(pod_spec: Mapping[str, object]) -> PodSecurity:
     """Return the security fields of a pod's specification.
 
     Raises:
-        ConfigurationError: it is not a valid pod specification.
+        ConfigurationError: the specification is not a valid pod specification.
     """
     try:
         return msgspec.convert(_without_nulls(pod_spec), PodSecurity, strict=False)

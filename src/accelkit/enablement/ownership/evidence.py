@@ -1,8 +1,8 @@
 """Owners of the cards of nodes, derived from objects by a pure function, with the evidence.
 
-Owners are independent for each vendor's cards. Resources that accelkit offers, and resources of dialects that the
-extender counts, do not indicate an owner. Marks of an owner that does not exist any more, and resources of which a
-kubelet offers none, are left over.
+Owners are determined independently for each vendor's cards. Resources that accelkit offers, and resources of dialects
+that the extender counts, do not indicate an owner. Marks of an owner that no longer exists, and resources of which a
+kubelet offers none, are leftovers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from accelkit.model.pod import Node
 from accelkit.texts import shorten
 from accelkit.vendors.advertised import read_advertised
 
-# The most items of each kind of evidence.
+# The maximum number of items for each kind of evidence.
 _MOST: Final = 4
 _MOST_CHARACTERS: Final = 200
 
@@ -43,19 +43,19 @@ class OwnerState(StrEnum):
 
 
 class NodeOwner(msgspec.Struct, frozen=True):
-    """An owner of cards of a node, or an earlier one with traces on it.
+    """An owner of a node's cards, or an earlier owner that left traces on the node.
 
     Attributes:
         name: the name for programs.
         title: the name for users.
-        vendor: the vendor of the cards; empty if it is unknown, and so may be any vendor.
-        holds: the driver, or the cards.
+        vendor: the vendor of the cards; empty if it is unknown and may be any vendor.
+        holds: what it owns: the driver or the cards.
         drives: whether it loads the driver, regardless of `holds`.
         sure: whether its presence is proven by data that tenants cannot write.
         state: whether it is present.
-        gives: the resources that it offers to pods now, as `nvidia.com/gpu: 8`; empty for none.
+        gives: the resources that it currently offers to pods, such as `nvidia.com/gpu: 8`; empty for none.
         evidence: the evidence, as parts of a sentence.
-        release: how to release a node from it.
+        release: how to release a node from this owner.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Cluster(msgspec.Struct, frozen=True):
     Attributes:
         nodes: all nodes.
         slices: all ResourceSlices.
-        daemon_sets: all DaemonSets; None if they could not be read, and then no mark counts as left over.
+        daemon_sets: all DaemonSets; None if they could not be read, in which case no mark counts as a leftover.
         trusted_namespaces: the namespaces whose DaemonSets are evidence by themselves.
     """
 
@@ -93,11 +93,11 @@ def find_owners(
 
     Args:
         cluster: the objects.
-        counted: extended resources whose use by pods the extender counts, so that their plugin is not a rival.
+        counted: extended resources whose use by pods the extender counts, so that their plugin does not conflict.
         table: the table of owners; accelkit's by default.
 
     Returns:
-        For each node its owners, sorted; empty if it has none.
+        The sorted owners of each node; empty for a node without owners.
     """
     owners = load_owners() if table is None else table
     devices = _count_devices(cluster.slices)
@@ -111,7 +111,7 @@ def find_owners(
 
     @cache
     def find_marks(key: str) -> tuple[tuple[Owner, Mark], ...]:
-        # The nodes of a cluster have mostly the same keys.
+        # Most nodes of a cluster have the same keys.
         return tuple((owner, mark) for owner in owners if (mark := owner.find_mark(key)))
 
     partners = {vendor for name in counted if (vendor := find_vendor_of(name))}
@@ -185,7 +185,7 @@ class _Findings:
                 name=owner.name,
                 title=owner.title,
                 vendor=key[1],
-                # An owner with no other evidence than a resource gives, or gave, cards.
+                # An owner with no evidence other than a resource offers, or offered, cards.
                 holds=HeldPart.DRIVER if drives and not gives and HeldPart.CARDS not in drives else HeldPart.CARDS,
                 state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
@@ -205,7 +205,7 @@ class _Findings:
                         yield _Trace(owner, _vendor_of(owner, mark), mark.holds, text)
 
     def _list_given(self, devices: Mapping[str, int], others: Sequence[_Trace]) -> Iterator[tuple[_Trace, bool]]:
-        """Yield the resources of cards, now and before, with their owners, and whether any of them exists now."""
+        """Yield the current and former card resources with their owners, and whether any of the resource exists now."""
         for owner in self._owners.values():
             for driver in owner.drivers:
                 if devices.get(driver, 0):
@@ -224,7 +224,7 @@ class _Findings:
 
     @staticmethod
     def _find_givers(vendor: str, others: Sequence[_Trace]) -> list[Owner]:
-        """Return the owners that claim a vendor's cards; if there are none, an unknown device plugin."""
+        """Return the owners that claim a vendor's cards, or an unknown device plugin if there are none."""
         found = {
             each.owner.name: each.owner for each in others if each.holds is HeldPart.CARDS and each.vendor == vendor
         }
@@ -239,7 +239,7 @@ def _vendor_of(owner: Owner, mark: Mark) -> str:
 
 
 def _select(traces: Iterable[_Trace], key: tuple[str, str]) -> list[_Trace]:
-    """Return the traces of one owner, for one vendor's cards."""
+    """Return the traces of one owner and one vendor's cards."""
     return [each for each in traces if (each.owner.name, each.vendor) == key]
 
 

@@ -1,4 +1,4 @@
-"""Decision about a node with another owner: leave it, adopt it, or report a conflict."""
+"""Decision about a node with another owner: leave the node, adopt it, or report a conflict."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class OwnerDecision(msgspec.Struct, frozen=True):
     Attributes:
         fate: the decision.
         reason: the reason; empty if the node never had another owner.
-        evidence: a sentence without its end.
+        evidence: a sentence without the final punctuation.
         next_action: the next action for an administrator.
-        gives: the resources of its cards that other owners offer now.
+        gives: the resources of the node's cards that other owners currently offer.
     """
 
     fate: Fate
@@ -50,10 +50,10 @@ def judge_nodes(
     """Return the decision about each node.
 
     Args:
-        owners: by node, as `find_owners` returns them.
-        shared: names of nodes whose cards accelkit shares already, or must share according to their label.
-        adopt: whether to adopt nodes whose owners offer no cards now.
-        coexisting: names of nodes that are shared regardless of other offers.
+        owners: the owners by node, as `find_owners` returns them.
+        shared: names of nodes whose cards accelkit already shares, or must share according to their label.
+        adopt: whether to adopt nodes whose owners currently offer no cards.
+        coexisting: names of nodes that are shared even if other owners offer their cards.
     """
     return {
         name: _judge(found, shared=name in shared, adopt=adopt, coexisting=name in coexisting)
@@ -67,7 +67,7 @@ def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting
         return _build(Fate.FREE, "LeftOverOfOwner", owners) if owners else OwnerDecision(Fate.FREE)
     gives = any(each.gives for each in present)
     # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
-    # with left-over marks is not sufficient evidence to stop a run.
+    # with leftover marks is not sufficient evidence to stop a run.
     claims = any(each.holds is HeldPart.CARDS and each.sure for each in present)
     if not coexisting and not shared and not adopt:
         return _build(Fate.LEFT_ALONE, "NodeOwned", present)

@@ -1,4 +1,4 @@
-"""Objects by which owners are detected, with the fields that are read."""
+"""Objects from which owners are detected, with the fields that are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kube.views.scheduling import SchedulingPodSpec
 from accelkit.model.object_meta import ObjectMeta
 
 SYSTEM_NAMESPACE: Final = "kube-system"
-# Only a user who may write namespaces can set this label. Kubernetes' roles for users of a namespace do not allow that.
+# Only a user who may write namespaces can set this label. Kubernetes' roles for namespace users do not allow this.
 PRIVILEGED_LABEL: Final = "pod-security.kubernetes.io/enforce"
 _PRIVILEGED: Final = "privileged"
 
@@ -58,13 +58,13 @@ class _SliceSpec(msgspec.Struct, rename="camel"):
 
 
 class ResourceSlice(msgspec.Struct):
-    """A ResourceSlice, of any version of its API."""
+    """A ResourceSlice, in any API version."""
 
     metadata: ObjectMeta
     spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
 
     def list_nodes(self) -> Iterator[str]:
-        """Yield the node of each device that belongs to one. Devices of all nodes, or of a selector, are not cards."""
+        """Yield the node of each device that belongs to one. Devices for all nodes or for a selector are not cards."""
         for device in self.spec.devices or ():
             if name := self.spec.node_name or device.node_name:
                 yield name

@@ -1,4 +1,4 @@
-"""Table of owners: the marks, DaemonSets and drivers by which each is detected. The data is in `data/owners.yaml`."""
+"""Table of owners: the marks, DaemonSets and drivers that identify each one. The data is in `data/owners.yaml`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from accelkit.errors import ProfileError
 from accelkit.vendors.profiles import load_usable_profiles
 from accelkit.yaml import load_yaml
 
-# The vendor of a mark if it is unknown: the mark applies to cards of every vendor.
+# Stands for an unknown vendor of a mark: the mark applies to cards of every vendor.
 ANY_VENDOR: Final = ""
 
 
 class HeldPart(StrEnum):
-    """Parts of a node that an owner may hold, the lesser first."""
+    """Parts of a node that an owner may hold, the smaller part first."""
 
     DRIVER = "driver"
     CARDS = "cards"
@@ -31,7 +31,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         key: a pattern for `fnmatch`.
         holds: the part that the mark indicates.
-        vendor: the vendor of the cards; None for that of the owner.
+        vendor: the vendor of the cards; None for the owner's vendor.
         absent: patterns of values that indicate that the owner is absent.
     """
 
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DaemonSetMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The labels that a DaemonSet or its pods have, all of them."""
+    """The labels that a DaemonSet or its pods must all have."""
 
     labels: dict[str, str]
     holds: HeldPart
@@ -58,12 +58,12 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: the name for programs.
         title: the name for users, as part of a sentence.
-        vendor: the vendor of its cards; ANY_VENDOR if its marks name it, or it is unknown.
-        stays: whether its marks stay on nodes after its removal.
-        marks: labels and annotations of nodes; if several patterns match a key, the first counts.
+        vendor: the vendor of its cards; ANY_VENDOR if its marks name the vendor, or the vendor is unknown.
+        stays: whether its marks remain on nodes after it is removed.
+        marks: labels and annotations of nodes; if several patterns match a key, the first one applies.
         drivers: the drivers of its ResourceSlices.
         daemon_sets: the labels of its DaemonSets.
-        release: how to release a node from it.
+        release: how to release a node from this owner.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     daemon_sets: tuple[DaemonSetMark, ...] = ()
 
     def find_mark(self, key: str) -> Mark | None:
-        """Return the mark of a key of a node's labels or annotations; None if the key is not a mark of this owner."""
+        """Return the mark for the key of a node label or annotation; None if the key is not a mark of this owner."""
         return next((each for each in self.marks if fnmatchcase(key, each.key)), None)
 
 
@@ -107,14 +107,14 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
 
 @cache
 def find_vendor_of(resource: str) -> str | None:
-    """Return the vendor whose cards other device plugins offer by an extended resource; None if it is not for cards."""
+    """Return the vendor whose cards other plugins offer as an extended resource; None if it is not for cards."""
     profiles = load_usable_profiles().profiles
     named = (name for name, each in profiles.items() if any(fnmatchcase(resource, p) for p in each.plugin_resources))
     return next(named, None)
 
 
 def build_unknown_plugin(vendor: str) -> Owner:
-    """Return the owner that represents a device plugin of which only the resource is known."""
+    """Return the owner that represents a device plugin for which only the resource is known."""
     return Owner(
         name=f"{vendor}-cards",
         title=f"a device plugin for cards of {vendor}",

@@ -1,4 +1,4 @@
-"""Survey of the owners of a cluster's nodes through the API server, with decisions; writes nothing."""
+"""Read-only survey of the owners of a cluster's nodes through the API server, with decisions."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ async def survey_owners(
 
     Args:
         api: an open client.
-        nodes: names of the nodes to decide about; empty for all but those labelled not to be shared.
-        adopt: whether to adopt nodes whose owners offer no cards now.
-        coexisting: names of nodes that are shared regardless of other offers.
+        nodes: names of the nodes to decide about; empty for all nodes except those labelled not to be shared.
+        adopt: whether to adopt nodes whose owners currently offer no cards.
+        coexisting: names of nodes that are shared even if other owners offer their cards.
         counted: extended resources whose use by pods the extender counts.
 
     Raises:
@@ -90,7 +90,7 @@ async def survey_owners(
 
 
 async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_T]) -> list[_T] | None:
-    """Return a collection by the first path that the API server serves; empty for none, None if it is refused."""
+    """Return the collection at the first path that the API server serves; empty for none, None if access is refused."""
     for path in paths:
         try:
             found, _ = await list_all(api, path, type_)

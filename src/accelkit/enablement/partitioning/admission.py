@@ -1,8 +1,8 @@
-"""Test whether the API server adds the tolerations that pods need, by a pod that is never created.
+"""Test of whether the API server adds the tolerations that pods need, with a pod that is never created.
 
 The admission plugin ExtendedResourceToleration adds a toleration for each extended resource that a pod requests, with
 the resource's name as the key. It is disabled by default. So a pod that requests one resource is sent as a dry run, and
-the answer is read. The answer also includes tolerations from webhooks and policies.
+the response is read. The response also includes tolerations from webhooks and policies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from accelkit.kube.views.scheduling import SchedulingPod
 
 _DAEMON_SETS: Final = build_collection_path("apps/v1", "daemonsets")
 _NAME: Final = "accelkit-toleration-probe"
-# The status codes of refusals by quotas, limits, policies and webhooks. Other errors are not answers.
+# The status codes with which quotas, limits, policies and webhooks refuse a pod. Other errors say nothing about the
+# pod.
 _REFUSED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -32,9 +33,9 @@ class Tolerance(msgspec.Struct, frozen=True):
     """The effects of the taints on pods.
 
     Attributes:
-        repelled: by resource, the keys of the taints that a pod with a request for it does not tolerate.
+        repelled: by resource, the keys of the taints that a pod with a request for the resource does not tolerate.
         unknown: by resource, why the effect is unknown.
-        intolerant: the objects that the taints exclude and should not.
+        intolerant: the objects that the taints exclude but should not exclude.
     """
 
     repelled: dict[str, tuple[str, ...]]
@@ -51,7 +52,7 @@ async def check_tolerations(
     card_resources: Collection[str],
     namespace: str,
 ) -> Tolerance:
-    """Return the effects of taints on pods; changes nothing.
+    """Return the effects of taints on pods, without changing anything.
 
     Args:
         api: an open client.

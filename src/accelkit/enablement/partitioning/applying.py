@@ -1,4 +1,4 @@
-"""Labels and taints of nodes in a partition, applied and removed by one request for each node."""
+"""Writer that applies and removes the labels and taints of a partition with one request for each node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.keys import SHARE_LABEL, SHARED
 
-# Other clients change a node's taints rarely, so this number of conflicts is not expected.
+# Other clients rarely change a node's taints, so this many conflicts are not expected.
 _TRIES: Final = 5
 
 
@@ -30,7 +30,7 @@ class Partition(msgspec.Struct, frozen=True):
         tainted: names of the nodes with these taints; empty for all shared nodes.
         roles: names of nodes by role.
         pools: names of nodes by pool.
-        own_pods: pods of accelkit for which the taints must leave a node.
+        own_pods: accelkit's pods, for each of which at least one node must remain despite the taints.
     """
 
     taints: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result; in check mode, the expected one. By changed node: its labels and taints before and after."""
+    """The result, in check mode the expected one: the labels and taints of each changed node, before and after."""
 
     before: dict[str, tuple[str, ...]]
     after: dict[str, tuple[str, ...]]
@@ -54,7 +54,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 async def apply_partition(api: ApiClient, partition: Partition, *, check: bool = False) -> Applied:
-    """Apply the desired labels and taints to all nodes, and remove earlier ones that are not desired any more.
+    """Apply the desired labels and taints to all nodes, and remove earlier ones that are no longer desired.
 
     Args:
         api: an open client.

@@ -1,8 +1,9 @@
 """The smallest change that gives a node its desired labels and taints, or removes them.
 
-The annotation `accelkit.io/partitioning` records the labels and taints that accelkit wrote, in the same request. Others
-do not belong to accelkit. A label that has the desired value already, or a taint with the desired key and effect, is
-used, and another value is never overwritten. A value that was changed later belongs to the client that changed it.
+The annotation `accelkit.io/partitioning` records the labels and taints that accelkit wrote, in the same request. Other
+labels and taints do not belong to accelkit. A label that already has the desired value, or a taint with the desired key
+and effect, is used, and a different value is never overwritten. A value that was changed later belongs to the client
+that changed it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NOTHING: Final = DesiredNode()
 
 
 class _Spec(msgspec.Struct):
-    # With all fields, such as the time at which evictions begin, because the list is written as a whole.
+    # The taints have all fields, such as the time at which evictions begin, because the list is written as a whole.
     taints: list[dict[str, str]] | None = None
 
 
@@ -50,8 +51,9 @@ class Change(msgspec.Struct, frozen=True):
 
     Attributes:
         patch: the merge patch, for the resource version that was read; empty if no change is needed.
-        before: the current desired or recorded items, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`, sorted.
-        after: the same after the change.
+        before: the items on the node that are desired or recorded, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`,
+            sorted.
+        after: the same items after the change.
         conflicts: labels of other owners in place of desired ones, or an unreadable record.
     """
 
@@ -62,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
-    """Return the change after which a node has its desired labels and taints, and no earlier ones of accelkit."""
+    """Return the change after which a node has its desired labels and taints, and no earlier ones from accelkit."""
     name, present, taints = node.metadata.name, node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
@@ -96,7 +98,7 @@ def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
 
 
 def is_recorded(node: TaintedNode) -> bool:
-    """Return whether a node has a record of accelkit."""
+    """Return whether a node has a record that accelkit wrote."""
     return PARTITIONING_ANNOTATION in (node.metadata.annotations or {})
 
 

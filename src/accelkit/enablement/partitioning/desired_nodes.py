@@ -1,4 +1,4 @@
-"""Desired labels of roles and pools, and taints that exclude other pods, from the settings."""
+"""Desired role and pool labels, and taints that exclude other pods, according to the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from accelkit.enablement.partitioning.reasons import Conflict, refuse
 from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
-# This value distinguishes accelkit's taints from others with the same key. Tolerations match the key only.
+# This value distinguishes accelkit's taints from other taints with the same key. Tolerations match only the key.
 TAINT_VALUE: Final = "accelkit"
 # With NoSchedule, running pods stay. NoExecute would evict them, and is never used.
 TAINT_EFFECT: Final = "NoSchedule"
@@ -36,12 +36,12 @@ def build_desired_nodes(
     roles: Mapping[str, Collection[str]] | None = None,
     pools: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, DesiredNode]:
-    """Return the desired state of each known node; nothing is desired of a node that the settings do not name.
+    """Return the desired state of each known node; it is empty for a node that the settings do not name.
 
     Args:
         known: names of all nodes.
         taints: resources whose names are the keys of taints.
-        tainted: names of the nodes that get them.
+        tainted: names of the nodes that get the taints.
         roles: names of nodes by role.
         pools: names of nodes by pool.
 

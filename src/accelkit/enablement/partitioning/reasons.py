@@ -42,7 +42,7 @@ NEXT_ACTIONS: Final[dict[PartitionReason, str]] = {
 
 
 class Conflict(NamedTuple):
-    """A conflict, as a sentence without its reason."""
+    """A conflict, with a sentence that does not contain the reason code."""
 
     reason: PartitionReason
     text: str

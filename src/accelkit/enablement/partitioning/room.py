@@ -1,4 +1,4 @@
-"""Check that accelkit's own pods find a node despite the taints of a hard partition: a pure function.
+"""Check that accelkit's own pods can be scheduled despite the taints of a hard partition: a pure function.
 
 Running pods stay on their nodes, so a missing node is noticed only when a pod is created again and then stays pending.
 """
@@ -21,11 +21,11 @@ _PASSING: Final = "node.kubernetes.io/"
 
 
 class OwnPods(msgspec.Struct, frozen=True):
-    """Pods that need some node.
+    """Pods that need at least one node.
 
     Attributes:
         name: the name for users, for example `the extender`.
-        setting: the variable with their tolerations.
+        setting: the variable that sets their tolerations.
         spec: their constraints on nodes.
     """
 
@@ -41,7 +41,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
     """Return pods from the settings.
 
     Raises:
-        ConfigurationError: tolerations, node selector or affinity are invalid for Kubernetes.
+        ConfigurationError: tolerations, node selector or affinity are not valid in Kubernetes.
     """
     found = []
     for each in given:
@@ -57,7 +57,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
 def find_stranded(
     pods: Iterable[OwnPods], nodes: Sequence[TaintedNode], *, keys: Collection[str], tainted: Collection[str]
 ) -> list[OwnPods]:
-    """Return the pods for which these taints leave no node, without those that have none already.
+    """Return the pods for which these taints leave no node, except those that already have no node.
 
     Args:
         pods: the pods to place.
@@ -77,7 +77,7 @@ def find_stranded(
 
 
 def _build(node: TaintedNode, keys: Collection[str]) -> SchedulingNode:
-    """Return the node with accelkit's taints of these keys, and with permanent taints of other owners."""
+    """Return the node with accelkit's taints for these keys and the permanent taints of other owners."""
     others = [
         Taint(each.get("key", ""), each.get("value", ""), each.get("effect", ""))
         for each in node.taints

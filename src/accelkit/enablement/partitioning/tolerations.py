@@ -1,8 +1,8 @@
-"""Pods and DaemonSets that the taints of a hard partition exclude and should not: a pure function.
+"""Pods and DaemonSets that the taints of a hard partition exclude but should not exclude: a pure function.
 
-DaemonSets whose pods may run on a tainted node, by selector and affinity, should tolerate its taints, because nodes
-need them. Pods that request one of the resources should tolerate all taints, because no node with cards remains
-otherwise. The result is only reported, because tenants may write these objects.
+DaemonSets whose selector and affinity allow pods on a tainted node should tolerate its taints, because nodes need them.
+Pods that request one of the resources should tolerate all taints, because otherwise no node with cards remains for
+them. The result is only reported, because tenants may write these objects.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
 from accelkit.kube.scheduling.node_rules import tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
-# The most objects of one kind in a report.
+# The maximum number of objects of one kind in a report.
 MOST_LISTED: Final = 50
 
 
 class Intolerant(msgspec.Struct, frozen=True, order=True):
-    """An object that does not tolerate a taint and should.
+    """An object that does not tolerate a taint that it should tolerate.
 
     Attributes:
         kind: DaemonSet or Pod.
@@ -51,18 +51,18 @@ def find_intolerant(
     tainted: Collection[str],
     resources: Collection[str],
 ) -> list[Intolerant]:
-    """Return the objects that the taints exclude and should not, sorted.
+    """Return the objects that the taints exclude but should not exclude, sorted.
 
     Args:
         daemon_sets: all DaemonSets.
-        pods: all pods; those that have ended do not count.
+        pods: all pods; pods that have ended are ignored.
         nodes: all nodes.
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
         resources: the resources by which pods request cards.
     """
     facts = NodeFacts()
-    # Other taints of the nodes are ignored.
+    # Other taints on the nodes are ignored.
     facts.replace(SchedulingNode(metadata=node.metadata) for node in nodes if node.metadata.name in tainted)
     found = [
         Intolerant("DaemonSet", each.metadata.namespace, each.metadata.name, missing)
@@ -78,7 +78,7 @@ def find_intolerant(
 
 
 def list_missing(spec: SchedulingPodSpec, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys of the taints that pods of this spec do not tolerate."""
+    """Return the keys of the taints that pods with this spec do not tolerate."""
     taints = {key: Taint(key, TAINT_VALUE, TAINT_EFFECT) for key in keys}
     return tuple(sorted(key for key, each in taints.items() if not tolerates_all(spec.tolerations or (), [each])))
 

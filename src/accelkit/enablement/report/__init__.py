@@ -1,1 +1,1 @@
-"""The stage report: one value, and its texts, files and exit code."""
+"""The stage report as a value, and its text, files and exit code."""

@@ -1,4 +1,4 @@
-"""Formats of the report, by the names of the options."""
+"""Formats of the report, under the names that the options use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILE_NAMES: Final = {
 
 
 def write_report(report: StageReport, format_: ReportFormat) -> str:
-    """Return the report as a text that ends with a line break, without colours."""
+    """Return the report as text that ends with a line break, without colours."""
     match format_:
         case ReportFormat.TEXT:
             stream = io.StringIO()

@@ -1,7 +1,7 @@
-"""The report as one self-contained page: for mail, for artifacts of CI, and for air-gapped networks.
+"""The report as one self-contained page, for e-mail, CI artifacts and air-gapped networks.
 
-All texts from other sources are escaped. A content security policy in the page allows only its own style and script,
-by their hashes.
+All texts from other sources are escaped. A content security policy in the page allows only the page's own style and
+script, which it identifies by hash.
 """
 
 from __future__ import annotations

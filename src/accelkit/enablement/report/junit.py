@@ -1,6 +1,7 @@
 """The report as JUnit XML, which CI systems display: a suite for each node, a case for each stage.
 
-A failed stage is a failure. A stale or unknown one is an error, because the stage was not tested and must not be green.
+A failed stage is a failure. A stale or unknown one is an error, because the stage was not tested and must not appear as
+passed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _KINDS: Final = {
     Outcome.UNKNOWN: "error",
     Outcome.SKIPPED: "skipped",
 }
-# Characters that XML 1.0 does not allow even escaped, and that `accelkit.texts.clean` does not remove.
+# Characters that XML 1.0 does not allow even if escaped, and that `accelkit.texts.clean` does not remove.
 _NOT_IN_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -1,7 +1,7 @@
 """Creation of the report of a cluster from the facts about its nodes.
 
-Texts of results come from annotations, pods and objects of other writers, so they are shortened and cleaned here, once
-for all formats. Each format escapes its special characters.
+The texts in results come from annotations, pods and objects with other writers, so they are shortened and cleaned here,
+once for all formats. Each format escapes its own special characters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_report(cluster: ClusterFacts, *, server: str, context: str = "", now: f
 
     Args:
         cluster: the facts about the cluster.
-        server: URL of the API server.
+        server: the URL of the API server.
         context: the context of the kubeconfig, if there is one.
         now: Unix seconds.
     """
@@ -79,7 +79,7 @@ def _judge_all(cluster: ClusterFacts, now: float) -> list[NodeReport]:
 
 
 def _report_absent(name: str, cluster: ClusterFacts, now: float) -> NodeReport:
-    """Return the report of a named node that the API server does not return."""
+    """Return the report for a named node that the API server does not return."""
     if isinstance(cluster.nodes, Unread):
         outcome, reason = Outcome.UNKNOWN, StageReason.NODES_UNREAD
         evidence = f"the nodes cannot be listed: {cluster.nodes.why}"

@@ -1,4 +1,4 @@
-"""Results of stages that did not pass, grouped by cause and worst first, without the stages that they blocked."""
+"""Results of stages that did not pass, grouped by cause, the worst first, without the stages that they blocked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED_NODES: Final = 8
 
 
 class StageProblem(msgspec.Struct, frozen=True):
-    """The same result of a stage on some nodes; `nodes` are names, sorted."""
+    """One result of a stage that several nodes share; `nodes` contains their names, sorted."""
 
     stage: Stage
     outcome: Outcome
@@ -26,7 +26,7 @@ class StageProblem(msgspec.Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The first of its nodes, and the number of the other nodes."""
+        """The first few nodes, and the number of the other nodes."""
         return list_some(self.nodes, most=LISTED_NODES)
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ ACCOUNTING_STEP: Final = (
 
 
 def describe_accounting(report: StageReport) -> list[str]:
-    """Return a sentence for each fault of the accounting, and for each comparison that was not possible."""
+    """Return a sentence for each accounting fault, and for each comparison that was not possible."""
     found = report.accounting
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""The report for a terminal: counts by stage, then a row for each node, then each fault once with its nodes."""
+"""The report for a terminal: counts by stage, a row for each node, and each fault once with its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.enablement.report.problems import ACCOUNTING_STEP, list_problems
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
-# The words are sufficient without colours. Capitals mark failures.
+# The words are understandable without colours. Capital letters mark failures.
 _WORDS: Final = {
     Outcome.PASS: "pass",
     Outcome.SKIPPED: "skip",

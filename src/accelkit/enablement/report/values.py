@@ -11,7 +11,7 @@ from accelkit.audit.comparison import AuditFinding
 from accelkit.model.stage import NodeState, Outcome, Stage
 
 REPORT_VERSION: Final = 1
-# The best first. A skipped stage counts as passed, because the stage that caused this reports the problem.
+# The best outcome first. A skipped stage counts as passed, because the stage that caused the skip reports the problem.
 _EXIT_CODES: Final = {Outcome.PASS: 0, Outcome.SKIPPED: 0, Outcome.STALE: 3, Outcome.UNKNOWN: 3, Outcome.FAIL: 4}
 _ORDER: Final = tuple(Outcome)
 
@@ -20,8 +20,8 @@ class Cell(msgspec.Struct, frozen=True):
     """One stage on one node.
 
     Attributes:
-        because: the stage that caused this one to be skipped; else None.
-        found_at: Unix seconds.
+        because: the stage that caused this one to be skipped; None if it was not skipped.
+        found_at: when the result was found, in Unix seconds.
         seconds: the duration of the check.
         state: the state of the node for which the result holds; None if it was judged from current facts.
     """
@@ -51,7 +51,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 
 class StageSummary(msgspec.Struct, frozen=True):
-    """The number of nodes for each outcome of a stage, including outcomes without nodes."""
+    """The number of nodes for each outcome of a stage, including outcomes that no node has."""
 
     stage: Stage
     counts: dict[Outcome, int]
@@ -74,7 +74,7 @@ class Accounting(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The differences, each with its kind; or the problem."""
+        """The differences, each with its kind, or the problem."""
         if self.problem:
             return (f"unknown: {self.problem}",)
         return tuple(f"{each.kind}: {each.message}" for each in self.differences)
@@ -84,14 +84,14 @@ class StageReport(msgspec.Struct, frozen=True):
     """The report of a cluster.
 
     Attributes:
-        server: URL of the API server.
-        accelkit: the version of accelkit that created it.
-        made_at: Unix seconds.
+        server: the URL of the API server.
+        accelkit: the version of accelkit that created the report.
+        made_at: when the report was created, in Unix seconds.
         outcome: the worst outcome.
         exit_code: 0, 3 or 4.
         summary: the stages in order.
         nodes: the nodes by name.
-        accounting: the audit of their cards; None if it was not requested.
+        accounting: the audit of the nodes' cards; None if it was not requested.
         context: the context of the kubeconfig; empty if no kubeconfig was used.
     """
 
@@ -108,7 +108,7 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; `pass` for none, and for a mix of passed and skipped."""
+    """Return the worst outcome; `pass` if there are none, or only passed and skipped ones."""
     found = set(outcomes)
     worst = max(found, key=_ORDER.index, default=Outcome.PASS)
     return Outcome.PASS if worst is Outcome.SKIPPED and Outcome.PASS in found else worst

@@ -55,7 +55,8 @@ def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
     names = sorted({native.memory, native.cards, *advertised})
     offered = [f"{name}: {allocatable[name]}" for name in names if allocatable.get(name, "0") != "0"]
     if advertised:
-        # An agent serves one dialect. Dialects that it served before stay listed while the node has their resources.
+        # An agent serves one dialect. Dialects that it previously served stay listed while the node has their
+        # resources.
         return offered, [] if offered else sorted(advertised)
     expected = [native.cards]
     if any(card.memory_bytes is not None for card in facts.cards.cards):

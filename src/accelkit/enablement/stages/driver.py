@@ -1,4 +1,4 @@
-"""The stages `driver` and `driver-check`: each card has its vendor's driver for this kernel, and is healthy."""
+"""The stages `driver` and `driver-check`: each card has its vendor's driver for the running kernel, and is healthy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def judge_driver(facts: NodeFacts) -> StageResult:
 
 
 def judge_driver_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards work under the driver for the running kernel."""
+    """Judge whether the cards work with the driver for the running kernel."""
     kernel = facts.state.kernel
     fault = find_card_fault(facts.cards, kernel=kernel, chosen=read_chosen_kernel(facts.node))
     if fault is not None:

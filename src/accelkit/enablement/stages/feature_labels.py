@@ -12,7 +12,7 @@ from accelkit.texts import list_some
 
 
 def judge_feature_labels(facts: NodeFacts) -> StageResult:
-    """Judge whether pods that select nodes by their cards find this node."""
+    """Judge whether pods that select nodes by card labels can find this node."""
     present = facts.node.metadata.labels or {}
     written = read_label_record(facts.node)
     if not written and facts.node.find_annotation(LABELS_ANNOTATION) not in (None, "{}"):

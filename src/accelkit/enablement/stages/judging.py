@@ -1,4 +1,4 @@
-"""Judgement of all stages of a node. A stage is judged only if the stages that it needs passed."""
+"""Judgement of all stages of a node. A stage is judged only if all stages that it needs have passed."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _JUDGES: Final[Mapping[Stage, Callable[[NodeFacts], StageResult]]] = MappingProx
 
 
 def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
-    """Return the result of every stage, in their order.
+    """Return the results of all stages, in order.
 
     Args:
         facts: the facts about the node.
-        now: Unix seconds, as the time of results from current facts.
+        now: the current time in Unix seconds, which is the time of results from current facts.
     """
     results: dict[Stage, StageResult] = {}
     for stage in Stage:
@@ -53,7 +53,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
 
 
 def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | None:
-    """Return the first stage that this one needs and that did not pass by itself; None if all passed."""
+    """Return the first stage that this one needs and that itself did not pass; None if all passed."""
     for need in NEEDS[stage]:
         if (cause := find_cause(need, results)) is not None:
             return cause

@@ -1,7 +1,7 @@
 """The stage `kernel-cache-check`: the cache agent runs on the node, and the administrator's caches are ready there.
 
-A user who may edit a namespace can name an unusable image. So caches of namespaces are only counted: they cannot make
-a node fail.
+A user who may edit a namespace can specify an unusable image. So namespaced caches are only counted and cannot make a
+node fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def judge_kernel_caches(facts: NodeFacts) -> StageResult:
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
     agent = find_program_pod(pods)
-    # The definitions alone belong to another system, or are left from an earlier installation.
+    # The resource definitions alone belong to another system or remain from an earlier installation.
     if agent.state is PodState.MISSING and not facts.caches:
         return skipped(facts, StageReason.NOT_INSTALLED, "no agent of kernel caches is on this node")
     if agent.state is not PodState.READY:
@@ -58,7 +58,7 @@ def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
 
 
 def _find_fault(conditions: Sequence[Condition]) -> Condition | None:
-    """Return the permanent failure of a digest. A digest in progress, or for other cards, has not failed."""
+    """Return the permanent failure of a digest. A digest that is in progress, or is for other cards, has not failed."""
     for each in conditions:
         if each.type == ConditionType.DEGRADED and each.status == "True":
             return each

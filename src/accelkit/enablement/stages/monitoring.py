@@ -1,6 +1,6 @@
-"""The stage `monitoring`: the node's metrics are collected, and its agent serves series of each card.
+"""The stage `monitoring`: the node's metrics are collected, and its agent serves metric series for each card.
 
-The agent reads the cards on request, so its metrics are current.
+The agent reads the cards on each request, so its metrics are current.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def judge_plugin_check(facts: NodeFacts) -> StageResult:
 
 
 def judge_extender_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the extender placed that pod, and ledger and kubelet agree about it."""
+    """Judge whether the extender placed that pod, and whether the ledger and the kubelet agree about it."""
     return _judge(facts, Stage.EXTENDER_CHECK)
 
 

@@ -1,7 +1,7 @@
-"""The stage `runtime-hook`: the container runtime supports the answers of the agent.
+"""The stage `runtime-hook`: the container runtime supports the responses from the agent.
 
-The agent answers with plain device nodes, which every runtime supports. If the host describes its cards by the
-Container Device Interface (CDI), it answers with their CDI names, which old runtimes do not support.
+The agent responds with plain device nodes, which every runtime supports. If the host describes its cards through the
+Container Device Interface (CDI), the agent responds with their CDI names, which old runtimes do not support.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from accelkit.enablement.stages.results import failed, passed
 from accelkit.model.stage import StageResult
 from accelkit.texts import list_some
 
-# The first releases that support CDI names, and the first in which that is the default.
+# The first releases that support CDI names, and the first releases that enable them by default.
 _FIRST: Final = {"containerd": (1, 7), "cri-o": (1, 23)}
 _BY_DEFAULT: Final = {"containerd": (2, 0), "cri-o": (1, 23)}
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d{1,9})\.(\d{1,9})")
 
 
 def judge_runtime_hook(facts: NodeFacts) -> StageResult:
-    """Judge whether the runtime supports the answers of the agent."""
+    """Judge whether the runtime supports the responses from the agent."""
     described, runtime = facts.cards.cdi, facts.node.status.node_info.container_runtime_version
     if not described:
         return passed("containers get plain device nodes, which every runtime supports")

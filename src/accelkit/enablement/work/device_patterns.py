@@ -22,7 +22,7 @@ _ANSWERED: Final = frozenset({"void"})
 
 
 def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return the device nodes of cards of any vendor below a folder, as `/dev/nvidia0`, sorted.
+    """Return the device nodes of cards of any vendor below a folder, such as `/dev/nvidia0`, sorted.
 
     Args:
         devices: the container's `/dev`.
@@ -33,13 +33,13 @@ def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ..
 
 
 def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return the device nodes below a folder that any card of a vendor needs, as `/dev/nvidiactl`, sorted."""
+    """Return the device nodes below a folder that all cards of a vendor need, such as `/dev/nvidiactl`, sorted."""
     paths = {path for profile in profiles for path in profile.node_nodes if path.startswith(_DEV)}
     return tuple(sorted(path for path in paths if (devices / path.removeprefix(_DEV)).exists()))
 
 
 def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, str]) -> str:
-    """Return a sentence if a variable of a container names another card than its own; else an empty string.
+    """Return a sentence if a container's variable names a card other than its own; otherwise, an empty string.
 
     A variable that requires unknown properties of the card is ignored.
     """
@@ -57,8 +57,8 @@ def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, st
 
 
 def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
-    """Return a sentence if device nodes of a vendor are not those of the container's one card; else an empty string."""
-    # Simulated cards have no device nodes, and a file of the host may give them other names.
+    """Return a sentence if the vendor's device nodes are not those of the container's only card; otherwise, ""."""
+    # Simulated cards have no device nodes, and a file on the host may give device nodes other names.
     if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
         return ""
     facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
@@ -66,7 +66,7 @@ def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
     for pattern in profile.card_nodes:
         found = [path for path in nodes if _compile(pattern).fullmatch(path)]
         if not _list_fields(pattern) <= facts.keys():
-            # The card of the node is unknown, but the number of nodes is known.
+            # It is unknown which card the node belongs to, but the number of nodes is known.
             if len(found) != 1:
                 return f"it has {len(found)} device nodes like {pattern}, and one card has one"
             continue

@@ -35,7 +35,7 @@ def unknown(reason: WorkReason, evidence: str) -> Finding:
 
 
 def skip_for(need: Finding) -> Finding:
-    """Return the finding for the extender's check if the device plugin's did not pass."""
+    """Return the finding for the extender's check if the device plugin's check did not pass."""
     return Finding(Outcome.SKIPPED, "NeedNotPassed", f"plugin-check did not pass: {need.evidence}")
 
 

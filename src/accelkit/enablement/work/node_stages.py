@@ -1,4 +1,4 @@
-"""Checks of a cluster's nodes, as an installation runs, reads and removes them."""
+"""Functions with which an installation runs, reads and removes the checks of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class StageRun:
     Attributes:
         results: the results of both checks, by node, sorted.
         worked: the nodes on which a check pod ran, or would run.
-        written: the nodes whose record changed or was removed; in check mode, those whose record is certain to change.
+        written: the nodes whose record changed or was removed; in check mode, those whose record will certainly change.
         problems: by node, why its results could not be written.
         pods: the number of check pods that a removal has deleted, or would delete.
-        left: why check pods still exist after a removal; empty if none does.
+        left: why check pods still exist after a removal; empty if none exist.
     """
 
     results: Mapping[str, Results] = field(default_factory=dict)
@@ -60,12 +60,12 @@ async def run_stages(
 
     Args:
         api: an open client.
-        names: names of nodes; empty for all that are shared.
+        names: names of nodes; empty for all shared nodes.
         pods: the template of check pods.
         ledger: returns the extender's ledger, or the reason why it is unreadable.
         max_age_seconds: how long results for the same state are valid.
-        at_once: the most pods at one time.
-        check: run no pods and write nothing; return the nodes that would be checked.
+        at_once: the maximum number of pods at one time.
+        check: whether to run no pods and write nothing, and only return the nodes that would be checked.
 
     Raises:
         ConfigurationError: a named node does not exist.
@@ -96,7 +96,7 @@ async def run_stages(
         except ApiError as exc:
             if exc.unavailable:
                 raise
-            # For example, the node has reached its size limit, which its kubelet can cause.
+            # For example, the Node object has reached its size limit, which its kubelet can cause.
             done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)
@@ -146,7 +146,7 @@ def read_results(node: CheckedNode, namespace: str) -> Results:
 
 
 def _clean(result: StageResult) -> StageResult:
-    """Return a result with shortened texts, because a writer of the node can bypass `write_record`."""
+    """Return a result with shortened texts, because a client that writes the node can bypass `write_record`."""
     return msgspec.structs.replace(
         result,
         reason=shorten(result.reason, _MAX_REASON),
@@ -156,7 +156,7 @@ def _clean(result: StageResult) -> StageResult:
 
 
 def _is_outdated(results: Results, state: NodeState) -> bool:
-    """Return whether a new check is certain to change the recorded results."""
+    """Return whether a new check will certainly change the recorded results."""
     return any(
         result.state != state or result.reason in {"NeverChecked", "RecordUnreadable"} for result in results.values()
     )
@@ -168,6 +168,6 @@ async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNo
         raise ConfigurationError(
             f"the cluster has no node {', '.join(unknown_names)}", next_step="list its nodes by `kubectl get nodes`"
         )
-    # A node without cards has nothing to check. A node with unknown cards has.
+    # A node without cards has nothing to check, but a node whose cards are unknown does.
     chosen = names or [name for name, node in nodes.items() if node.shared and (node.cards or node.problem)]
     return {name: nodes[name] for name in sorted(chosen)}

@@ -1,4 +1,4 @@
-"""Judgement whether a node offers a share for a check pod, before the pod is created."""
+"""Judgement of whether a node offers a share for a check pod, before the pod is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.card import Health
 
 
 def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
-    """Return why a check pod has no use on a node; None if one can get a share there.
+    """Return why a check pod would be pointless on a node; None if it can get a share there.
 
     Allocatable resources decide, because capacity includes unhealthy devices.
 
@@ -29,7 +29,7 @@ def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
 
 
 def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
-    """Return whether no card has another smallest share free, according to the ledger."""
+    """Return whether, according to the ledger, no card has room for one more smallest share."""
     unit_bytes = counted.unit_bytes or node.unit_bytes
     return not any(
         card.known

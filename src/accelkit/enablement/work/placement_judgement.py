@@ -17,7 +17,7 @@ from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
 
-# The messages of kube-scheduler if the host is full, and not its cards.
+# kube-scheduler's messages if the host is full, rather than its cards.
 _HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
 
 
@@ -56,7 +56,7 @@ def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> 
 
 
 def read_share(pod: CheckPod, snapshot: PodSnapshot) -> Share:
-    """Return the one share of the working container; a correction by its agent counts.
+    """Return the only share of the working container, including any correction by the node's agent.
 
     Raises:
         AssignmentError: the assignment is unreadable, or is not one share of one card.
@@ -85,7 +85,7 @@ def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -
 
 
 def _find_counted(node: NodeView | None, pod: CheckPod) -> dict[str, int]:
-    """Return the ledger's amounts of each card for the working container."""
+    """Return the amounts that the ledger has for the working container on each card."""
     return {
         card.id: share.memory_bytes for card in (node.cards if node else ()) for share in card.shares if _is(share, pod)
     }

@@ -1,4 +1,4 @@
-"""Judgement of the device plugin by the end of a check pod's container and by its kubelet."""
+"""Judgement of the device plugin, based on how a check pod's container ended and on its kubelet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accelkit.model.units import format_bytes
 from accelkit.vendors.profiles import Profile, load_usable_profiles
 
 NO_IMAGE: Final = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
-# The reason that kubelets set if a device plugin refuses, or its devices are missing.
+# The reason that kubelets set if a device plugin refuses a pod or its devices are missing.
 _NOT_ADMITTED: Final = "UnexpectedAdmissionError"
 _NVIDIA_IDENTITY: Final = "GPU-"
 
@@ -103,7 +103,7 @@ def _find_wrong_identity(card: Card, evidence: ShareEvidence) -> str:
 
 
 def _judge_unended(node: CheckedNode, snapshot: PodSnapshot) -> Finding:
-    """Return why the container of a placed pod has not ended by itself."""
+    """Return why the container of a placed pod has not ended on its own."""
     pod = snapshot.pod
     if pod is None or (snapshot.gone and not pod.terminal):
         return unknown("PodGone", f"the check pod of {node.name} was deleted before it had ended")

@@ -1,4 +1,4 @@
-"""Creation and deletion of check pods: those of a run, and those that a killed run has left."""
+"""Creation and deletion of check pods: those of a run, and those that a killed run has left behind."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
     """Create a check pod; return its UID.
 
-    If the answer is lost, the pod may exist. A second request under the same name then fails, and the annotation of the
-    existing pod identifies its run. If a kubelet uses the name for a static pod, the pod gets another name.
+    If the response is lost, the pod may exist. A second request with the same name then fails, and the annotation of
+    the existing pod identifies its run. If a kubelet uses the name for a static pod, the pod gets another name.
 
     Args:
         api: an open client.
@@ -62,7 +62,7 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
 
 
 async def delete_own(api: ApiClient, path: str, run: str) -> None:
-    """Delete the pod of a run; a pod of another run with the same name stays.
+    """Delete the pod of a run; leave a pod from another run with the same name unchanged.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -123,13 +123,13 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}} if uid else None)
     except ApiError as exc:
-        # Another pod has the name now, or the pod does not exist any more.
+        # Another pod now has the name, or the pod no longer exists.
         if not exc.not_found and not exc.conflict:
             raise
 
 
 async def _try_again(act: Callable[[], Awaitable[T]]) -> T:
-    """Call a function up to three times while the API server does not answer."""
+    """Call a function up to three times while the API server does not respond."""
     for left in range(TRIES - 1, -1, -1):
         try:
             return await act()

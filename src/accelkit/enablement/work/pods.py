@@ -1,4 +1,4 @@
-"""The check pod of a node: its template, and the fields that are read of it.
+"""The check pod of a node: its template, and the fields of it that are read.
 
 kube-scheduler places it, with an affinity to its node by name, so that the extender decides as for other pods. Its
 first container requests the smallest share and ends after its work. The second one requests none and keeps the pod
@@ -22,7 +22,7 @@ COMPONENT: Final = "share-check"
 RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
-# The time after its deadline at which a pod ends by itself, if no run deletes it.
+# How long after its deadline a pod ends on its own if no run deletes it.
 _MARGIN_SECONDS: Final = 60
 _USER: Final = 65532
 
@@ -37,7 +37,7 @@ class CheckPods:
         pull_secrets: names of Secrets in the namespace.
         runtime_class: RuntimeClass of the pods; empty for none.
         scheduler: schedulerName of the pods; empty for the cluster's default.
-        seconds: the time limit for each, from its creation to its end.
+        seconds: the time limit for each pod, from its creation to its end.
     """
 
     namespace: str
@@ -113,7 +113,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
             "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # Taints exclude other pods from nodes with cards. The check pod must run there like pods with cards.
+            # Taints exclude other pods from nodes with cards. The check pod must run there, just like pods with cards.
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pods.pull_secrets],
             "securityContext": {
@@ -123,7 +123,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [
-                # With these capabilities, NVIDIA's runtime adds its library, if it is in use.
+                # With these capabilities, NVIDIA's runtime, if it is in use, adds the driver library.
                 _build_container(CHECK, pods.image, check, {**host, "limits": limits}, cuda=True),
                 _build_container(HOLD, pods.image, ["--hold", f"{pods.seconds + _MARGIN_SECONDS:g}"], idle),
             ],

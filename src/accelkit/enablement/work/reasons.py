@@ -1,4 +1,4 @@
-"""Reasons why a check with a pod did not pass, with the next action for each."""
+"""Reasons why a check with a pod did not pass, with the next action for each one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 from accelkit.enablement.reasons import NEXT_ACTIONS as OF_STAGES
 from accelkit.enablement.reasons import StageReason
 
-# Reasons that prevent a check and do not concern the node's cards.
+# Reasons that prevent a check but do not concern the node's cards.
 _Node = Literal["CardsUnknown", "HostFull", "KubeletRefused", "NeverChecked", "NodeMissing", "NodeGone", "StateChanged"]
 _Run = Literal["ApiUnanswered", "NeedNotPassed", "NoFreeShare", "NotPlaced", "OtherRun", "RecordUnreadable"]
 _Pod = Literal["NoImage", "NotEnded", "PodGone", "PodRefused"]
@@ -24,7 +24,7 @@ _AGENT: Final = "kubectl --namespace {namespace} logs --selector app.kubernetes.
 
 # The placeholders are {node} and {namespace}.
 NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
-    # Reasons that prevent a check and do not concern the node's cards.
+    # Reasons that prevent a check but do not concern the node's cards.
     "ApiUnanswered": "Check that the API server answers, then run the check again: "
     "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "CardsUnknown": f"Find out why the node's agent publishes no cards: {_AGENT}",

@@ -1,4 +1,4 @@
-"""Record of results in the annotation `accelkit.io/stages` of a node, together with the results of other stages."""
+"""Record of check results in a node's annotation `accelkit.io/stages`, together with the results of other stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accelkit.model.stage import (
 
 WORK_STAGES: Final[tuple[Stage, ...]] = (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK)
 _TRIES: Final = 5
-# The allowed difference between the clocks of the machines that write and read.
+# The allowed difference between the clocks of the machines that write and read the record.
 _AHEAD_SECONDS: Final = 120.0
 # Used if texts have many bytes per character.
 _SHORT_EVIDENCE: Final = 60
@@ -40,7 +40,7 @@ class Recorded:
 
     Attributes:
         changed: whether the outcome, reason or state changed; a change of texts and times alone does not count.
-        problem: why they were not written; empty if they were, or are recorded already.
+        problem: why the results were not written; empty if they were written or are already recorded.
     """
 
     changed: bool
@@ -52,7 +52,7 @@ def find_valid(
 ) -> Mapping[Stage, StageResult] | None:
     """Return the recorded results of both checks if they are valid; None if the checks must run.
 
-    They are valid if both passed, for the current state of the node, and not too long ago.
+    They are valid if both checks passed for the current state of the node and not too long ago.
     """
     record = read_record(text)
     found = {stage: record.results[stage] for stage in WORK_STAGES if stage in record.results} if record else {}
@@ -70,7 +70,7 @@ def find_valid(
 async def record_results(
     api: ApiClient, node: str, results: Mapping[Stage, StageResult], *, max_age_seconds: float
 ) -> Recorded:
-    """Write the results of a node's checks; results of other stages stay.
+    """Write the results of a node's checks; leave the results of other stages unchanged.
 
     Nothing is written if only times have changed, unless the recorded results are too old to be valid.
 

@@ -1,7 +1,7 @@
-"""Check of nodes by a pod on each, which is created, watched, judged, and always deleted.
+"""Check of nodes with a pod on each node, which is created, watched, judged, and always deleted.
 
-Nodes are checked in parallel, up to a limit. They share one list of nodes before and one after, one watch of pods, and
-the readings of ledger and kubelets. An error in the check of one node does not stop the others.
+Nodes are checked in parallel, up to a limit. They share one list of nodes before and one after the checks, one watch of
+pods, and the readings of the ledger and the kubelets. An error in the check of one node does not stop the others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ async def check_nodes(
         ServiceError: the pods could not be listed in time.
     """
     before = await list_checked_nodes(api)
-    # A pod on an unreachable node stays until the node returns. Then only that node is not checked.
+    # A pod on an unreachable node remains until the node is reachable again. In this case, only that node is not
+    # checked.
     await _clear(api, pods.namespace)
     board, sides = PodBoard(api, pods.namespace), Sides(api, pods.namespace, ledger)
     checks = {name: _NodeCheck(api, before[name], pods, board, sides) for name in names if name in before}
@@ -106,12 +107,12 @@ async def _clear(api: ApiClient, namespace: str) -> None:
     try:
         await delete_all(api, namespace)
     except ServiceError as exc:
-        # The pods are being deleted, and end by themselves.
+        # The pods are being deleted and end on their own.
         log.warning("%s", exc)
 
 
 def _conclude(findings: _Findings, before: NodeState, after: CheckedNode | None) -> _Findings:
-    """Return the findings of a node, unless its state has changed during the check."""
+    """Return the findings for a node, unless its state changed during the check."""
     if after is None:
         lost = unknown("NodeGone", "the node left the cluster during the check")
         return lost, lost
@@ -173,7 +174,7 @@ class _NodeCheck:
         return await self._compare(uid, snapshot)
 
     async def _compare(self, uid: str, snapshot: PodSnapshot) -> _Findings:
-        """Compare all sides until they agree, or the time limit is reached."""
+        """Compare all sides until they agree or the time limit is reached."""
         until = time.monotonic() + AGREE_SECONDS
         since = time.monotonic()
         while True:
@@ -184,7 +185,7 @@ class _NodeCheck:
             try:
                 share = read_share(pod, snapshot)
             except AssignmentError as exc:
-                # Another client has overwritten it, and the node's agent will correct it.
+                # Another client has overwritten the assignment, and the node's agent will correct it.
                 broken = failed("AssignmentUnreadable", f"the assignment of {self._node.name}'s pod: {exc.message}")
                 return unknown("NotPlaced", broken.evidence), broken
             work = judge_container(self._node, snapshot, share)
@@ -221,7 +222,7 @@ def _is_placed(snapshot: PodSnapshot) -> bool:
 
 
 def _is_settled(snapshot: PodSnapshot) -> bool:
-    """Return whether waiting has no more use: the container has ended, or never will."""
+    """Return whether further waiting is pointless because the container has ended, or never will."""
     pod = snapshot.pod
     if pod is None:
         return False

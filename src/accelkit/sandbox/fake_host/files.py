@@ -67,7 +67,7 @@ class HostFiles:
             return
         if self._device_nodes:
             os.mknod(path, stat.S_IFCHR, os.makedev(major, minor))
-            # By chmod, because mknod applies the umask, and programs of all users open these nodes.
+            # chmod is needed because mknod applies the umask, and programs of all users open these nodes.
             path.chmod(0o666)
         else:
             path.touch()

@@ -56,7 +56,7 @@ async def run_node(
     admin_kubeconfig: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Run a node until cancelled. Its processes are stopped then, and its objects stay on the API server.
+    """Run a node until cancelled. Its processes are then stopped, and its objects remain on the API server.
 
     Args:
         spec: the node.

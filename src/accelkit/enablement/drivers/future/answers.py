@@ -63,7 +63,7 @@ class FutureVersions(msgspec.Struct, frozen=True):
 
 
 class RequestedApi(msgspec.Struct, frozen=True):
-    """A deprecated API version that a client requests; `removed` is the Kubernetes release without it, such as `1.32`."""
+    """A deprecated API version that a client requests; `removed` is the Kubernetes version without it, as in `1.32`."""
 
     api_version: str
     resource: str

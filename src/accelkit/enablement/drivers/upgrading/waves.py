@@ -1,4 +1,4 @@
-"""Pods that must leave a node before its driver is replaced: those that use the vendor's cards, lowest priority first."""
+"""Pods that must leave a node before its driver is replaced: users of the vendor's cards, lowest priority first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The state that the kubelet preserves across restarts: the devices of each container, and its registered resources.
 
-After a restart, a resource has no plugin, so its devices cannot be allocated until the plugin registers again. Without
-a registration, it is removed. Running pods keep their devices. The file has the path and the format of the real
-kubelet's checkpoint, because other programs read it. Only its checksum is missing, which depends on Go's formatting.
+After a restart, a resource has no plugin, so its devices cannot be allocated until the plugin registers again. If the
+plugin does not register, the resource is removed. Running pods keep their devices. The file has the path and the format
+of the real kubelet's checkpoint, because other programs read it. Only its checksum is missing, which depends on Go's
+formatting.
 """
 
 from __future__ import annotations

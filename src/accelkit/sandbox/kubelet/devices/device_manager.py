@@ -4,8 +4,8 @@ Device plugins cannot distinguish its behaviour from that of the real one:
 
 * Devices of an init container that is not a sidecar are offered first to the containers after it, until an app
   container or a sidecar gets them. Only the pod of the last allocation has such devices.
-* The next choice are the free devices that the plugin prefers, then any free devices. Their order is that of a Go map
-  in the real manager, and that of the injected generator here.
+* The next choice is the free devices that the plugin prefers, then any free devices. Their order is that of a Go map in
+  the real manager, and that of the injected generator here.
 * After a plugin disconnects, its devices stay, and are unhealthy: the capacity stays, and no device can be allocated.
   After the grace period, the resource is removed, and is reported as removed exactly once.
 

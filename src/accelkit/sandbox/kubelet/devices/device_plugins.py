@@ -1,10 +1,10 @@
 """The kubelet's side of the device plugin API: the registration service, and the stream of each plugin's devices.
 
 Like the real kubelet, it removes the sockets in its folder when it starts, and plugins must detect that. It connects to
-a plugin during the plugin's Register call. It accepts messages up to gRPC's default of 4,194,304 bytes, and disconnects
-a plugin that sends more. When a plugin's stream ends after a newer registration of the resource, the newer one is
-dropped, too, because the real kubelet finds the client by resource when a stream ends. A plugin that registers again
-must therefore close its earlier stream first, or register once more.
+a plugin during the plugin's Register call. It accepts messages up to gRPC's default limit of 4,194,304 bytes, and
+disconnects a plugin that sends more. When a plugin's stream ends after a newer registration of the resource, the newer
+one is dropped, too, because the real kubelet finds the client by resource when a stream ends. A plugin that registers
+again must therefore close its earlier stream first, or register once more.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _BACK_OFF_SECONDS = (1.0, 30.0)
 _RETRY_SECONDS = 5.0
 # After a run of this length, the back-off of a container starts from its shortest value.
 _HEALTHY_SECONDS = 600.0
-# The largest sizes of a termination message, and of the end of a log in its place.
+# The maximum sizes of a termination message, and of the end of a log that is used in its place.
 _MESSAGE_BYTES = 4096
 _LOG_BYTES = 2048
 
@@ -89,7 +89,7 @@ class ContainerRunner:
         self._message: Path | None = None
 
     async def run(self) -> int:
-        """Run the container until it is not restarted any more; return its exit code. A cancel stops its process."""
+        """Run the container until it is no longer restarted; return its exit code. Cancellation stops its process."""
         failures = 0
         while True:
             started = time.monotonic()

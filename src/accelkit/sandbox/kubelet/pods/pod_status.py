@@ -134,7 +134,7 @@ async def write_status(
     api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> None:
     """Write a status and annotations of a pod; retry until the API server accepts or refuses them."""
-    # With the UID, the API server refuses the patch if another pod has the name now.
+    # Because of the UID, the API server refuses the patch if another pod now has the name.
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
         metadata["annotations"] = annotations

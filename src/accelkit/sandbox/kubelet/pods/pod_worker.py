@@ -84,7 +84,7 @@ class PodWorker:
             self.end(Ending.EXIT)
 
     def mark_vanished(self) -> None:
-        """End the pod because it does not exist on the API server any more."""
+        """End the pod because it no longer exists on the API server."""
         self._context.grace_seconds = _VANISHED_GRACE_SECONDS
         self.end(Ending.VANISHED)
 
@@ -94,7 +94,7 @@ class PodWorker:
         self._end.set()
 
     async def run(self) -> None:
-        """Run the pod to its end. A cancel stops the processes without a change of the pod's status."""
+        """Run the pod to its end. Cancellation stops the processes without changing the pod's status."""
         try:
             async with asyncio.TaskGroup() as group:
                 publishing = group.create_task(self._publish(), name=f"status {self.pod.path}")

@@ -53,7 +53,7 @@ class Pods:
         return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
     async def run(self) -> None:
-        """Watch and run the node's pods until cancelled. A cancel stops their processes."""
+        """Watch and run the node's pods until cancelled. Cancellation stops their processes."""
         reflector = Reflector(
             self._node.api,
             PODS,

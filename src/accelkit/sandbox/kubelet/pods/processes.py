@@ -1,6 +1,6 @@
-"""A container of accelkit's image as a process of this machine.
+"""A container with accelkit's image that runs as a process on this machine.
 
-The process gets the same as a container of a kubelet: its arguments, its environment with fields of the pod, and its
+The process gets the same as a container that a kubelet starts: its arguments, its environment with pod fields, and its
 mounts, which are links in a folder (`volumes`).
 """
 

@@ -21,7 +21,7 @@ from accelkit.sandbox.kubelet.wire import Container, HostPath, Pod, Volume
 __all__ = ["ContainerRoot", "PodVolumes"]
 
 _PATH: Final = re.compile(r"(?:^|(?<==))/.*", re.DOTALL)
-# The checks of kubelets for each type of a host path.
+# The checks that kubelets make for each host path type.
 _CHECKS: Final = {
     "Directory": (Path.is_dir, "a folder"),
     "File": (Path.is_file, "a file"),
@@ -79,7 +79,7 @@ class PodVolumes:
             devices: the device nodes that it was allocated; those that exist in the node's folder are linked.
 
         Raises:
-            SandboxError: a host path has another type than in the manifest, or links cannot represent a mount.
+            SandboxError: a host path's type differs from that in the manifest, or links cannot represent a mount.
         """
         folder = self._name_root(container)
         volumes = {volume.name: volume for volume in self._pod.spec.volumes}
@@ -112,7 +112,7 @@ class PodVolumes:
         return True
 
     def _name_root(self, container: Container) -> Path:
-        # A short name, because the length of paths of UNIX sockets is limited.
+        # The name is short, because the length of UNIX socket paths is limited.
         name = hashlib.sha256(f"{self._pod.metadata.uid}/{container.name}".encode()).hexdigest()[:6]
         return self._root / "run" / name
 
