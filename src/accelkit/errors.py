@@ -229,7 +229,7 @@ class RegistryError(AccelkitError):
     Args:
         message: one sentence that names the registry and the repository.
         status: the HTTP status, or 0 if there was no response.
-        retryable: whether the same request may succeed later. Such an error says nothing about the image.
+        retryable: whether the same request may succeed later. Such an error contains no information about the image.
         retry_after_seconds: the value of the registry's `Retry-After` header in seconds; 0 if there is none.
         unreached: whether no connection was established.
 

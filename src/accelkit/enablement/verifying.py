@@ -64,7 +64,7 @@ async def verify_cluster(
 async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
-    """Return the audit of the named nodes, or of all nodes with cards; if permissions are missing, say so."""
+    """Return the audit of the named nodes, or of all nodes with cards; if permissions are missing, the reason."""
     ledger = partial(query_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=INSPECT_API_HINT))
     try:
         found = await audit_cluster(

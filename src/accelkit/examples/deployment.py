@@ -91,7 +91,7 @@ async def deploy(
 
     Raises:
         ExampleError: the cluster does not serve GKM's kinds (then nothing was created), or the deadline passed.
-        ApiError: the API server rejected an object or did not answer; the objects before it exist.
+        ApiError: the API server rejected an object or did not respond; earlier objects exist.
     """
     changes: list[ObjectChange] = []
     try:
@@ -115,7 +115,7 @@ async def undeploy(
 
     Raises:
         ExampleError: some objects still exist when the deadline passes; the error names them and their finalizers.
-        ApiError: the API server rejected a request or did not answer.
+        ApiError: the API server rejected a request or did not respond.
     """
     remaining: dict[str, _Remaining] = {}
     changes: list[ObjectChange] = []

@@ -88,7 +88,7 @@ class Example:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return its namespaces: two for a ClusterGKMCache, else one."""
+        """Return its namespaces: two for a ClusterGKMCache, otherwise one."""
         count = 2 if self.scope is Scope.CLUSTER else 1
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 

@@ -79,7 +79,7 @@ class Applier:
         """Carry out the actions in order, and stop at the first one that fails.
 
         Raises:
-            ApiError: the API server refused an action or did not answer; no later action was carried out.
+            ApiError: the API server refused an action or did not respond; no later action was carried out.
             ConfigurationError: no Job template exists.
             NotLeadingError: another replica is the leader.
         """

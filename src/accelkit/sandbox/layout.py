@@ -128,7 +128,7 @@ class SandboxPaths:
 
 
 def find_default_root(environ: Mapping[str, str]) -> Path:
-    """Return `$ACCELKIT_SANDBOX`, else `$XDG_STATE_HOME/accelkit/sandbox`, else `~/.local/state/accelkit/sandbox`."""
+    """Return `$ACCELKIT_SANDBOX`, or `$XDG_STATE_HOME/accelkit/sandbox`, or `~/.local/state/accelkit/sandbox`."""
     if own := environ.get("ACCELKIT_SANDBOX"):
         return Path(own).absolute()
     state = environ.get("XDG_STATE_HOME")

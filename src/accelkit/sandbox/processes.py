@@ -123,7 +123,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process ID while it runs, else None."""
+        """The process ID while the process is running, otherwise None."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property

@@ -77,7 +77,7 @@ class Cluster(msgspec.Struct, frozen=True):
         nodes: all nodes.
         slices: all ResourceSlices.
         daemon_sets: all DaemonSets; None if they could not be read, in which case no mark counts as a leftover.
-        trusted_namespaces: the namespaces whose DaemonSets are evidence by themselves.
+        trusted_namespaces: the namespaces whose DaemonSets are sufficient evidence on their own.
     """
 
     nodes: Sequence[Node]
@@ -271,7 +271,7 @@ def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owne
 
 
 def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, list[_Placed]]:
-    """Return the DaemonSets that are evidence by themselves, by the nodes on which their pods may run."""
+    """Return the DaemonSets that are sufficient evidence on their own, by the nodes on which their pods may run."""
     facts = NodeFacts()
     # Taints are ignored, because a cordoned node still belongs to its owner.
     facts.replace(SchedulingNode(metadata=node.metadata) for node in cluster.nodes)

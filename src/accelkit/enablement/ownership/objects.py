@@ -71,7 +71,7 @@ class ResourceSlice(msgspec.Struct):
 
 
 def list_trusted_namespaces(namespaces: Iterable[PartialObject]) -> frozenset[str]:
-    """Return the namespaces whose DaemonSets are evidence by themselves, because only administrators create them."""
+    """Return the namespaces whose DaemonSets are evidence on their own, because only administrators create them."""
     labelled = {
         each.metadata.name for each in namespaces if (each.metadata.labels or {}).get(PRIVILEGED_LABEL) == _PRIVILEGED
     }

@@ -35,7 +35,7 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
         body: the pod, whose name may be changed.
 
     Raises:
-        ApiError: the API server refused it or did not answer, or a pod of another run has its name.
+        ApiError: the API server refused the pod or did not respond, or a pod of another run has its name.
     """
     metadata = body["metadata"]
     collection = build_collection_path("v1", "pods", metadata["namespace"])

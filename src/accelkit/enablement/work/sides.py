@@ -21,7 +21,7 @@ AGAIN_SECONDS: Final = 1.0
 
 
 def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> Ledger:
-    """Return a function that reads the ledger: at the extender's URL if it is given, else through the API server.
+    """Return a function that reads the ledger: from the extender's URL if it is given, or through the API server.
 
     Raises:
         ConfigurationError: the URL cannot be used.

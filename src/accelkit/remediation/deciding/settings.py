@@ -23,7 +23,8 @@ class RemediationSettings:
 
     Attributes:
         mode: the mode.
-        max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node may.
+        max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node may,
+            unless the share is 0.
         trip_share: if more than this share of these nodes fail within the window, all remediation stops.
         trip_seconds: the length of the window.
         taint: whether nodes get a taint in addition to the card's cordon.

@@ -96,7 +96,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sidecar(self) -> bool:
-        """Whether this init container is a sidecar, which runs beside the other containers."""
+        """Whether this init container is a sidecar, which runs alongside the other containers."""
         return self.restart_policy == "Always"
 
 

@@ -30,7 +30,7 @@ def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDel
     found = [*_judge_delivery(node, vendors, question, delivery, facts), *_judge_caches(node, question, facts)]
     worst = find_worst(found)
     if worst is None or worst.works is Works.YES:
-        # No search was made for drivers on hosts.
+        # Hosts were not searched for drivers.
         state = "has to be installed on the host" if delivery.mode == "preinstalled" else "is available"
         text = f"the driver {question.driver} {state}, and every kernel cache that loads now will still load"
         return _answer(node, Works.YES, "Works", text)
