@@ -1,13 +1,13 @@
-"""Advertisement of the cards and the unit of their memory to the kubelet, and to the cluster in the inventory.
+"""Advertisement of the cards and their memory unit: to the kubelet, and through the inventory to the cluster.
 
-A container holds a number of device IDs at its kubelet. Each ID is worth the unit at the time of its allocation. That
-unit follows from the start time of the pod and from the history of units, which is published with the cards. So, when
-the cluster's unit changes:
+The kubelet allocates a number of device IDs to each container. Each ID is worth the unit at the time of its allocation.
+That unit follows from the start time of the pod and from the history of units, which is published with the cards. So,
+when the cluster's unit changes:
 
-- A finer unit only adds IDs. It applies at once, except while a pod of the old unit is between its Binding and its
-  admission, because the kubelet would allocate its number of devices in the new unit.
+- A finer unit only adds IDs. It applies at once, except while a pod that was bound under the old unit is not admitted
+  yet. The kubelet would allocate that pod's number of devices in the new unit.
 - A coarser unit removes IDs that containers hold, and a kubelet does not admit a pod again if its devices are missing.
-  So a coarser unit waits for the end of the pods with finer units.
+  So a coarser unit applies only after the pods with finer units have ended.
 - If a container holds devices and its pod is unknown, or the kubelet does not answer, the unit does not change.
 """
 
@@ -43,17 +43,17 @@ PodName = tuple[str, str]  # namespace, name
 
 
 class Advertising:
-    """The cards of one node as the kubelet and the cluster get them.
+    """The cards of one node as they are advertised to the kubelet and the cluster.
 
     Args:
         node: the Node object that gets the inventory.
         root: the host's root folder.
         cluster_unit_bytes: the cluster's unit of memory.
-        resources: the resources of memory, also of dialects that are not served any more.
+        resources: the memory resources, including those of dialects that are no longer served.
         pods: the pods of this node with their assignments, listed at least once.
         plugins: the device plugins that serve the cards to the kubelet.
-        former_unit_bytes: if the node never had an inventory, the unit in which its pods got devices before; None for
-            the cluster's unit.
+        former_unit_bytes: if the node never had an inventory, the unit in which its pods previously got devices; None
+            for the cluster's unit.
         clock: returns the Unix time in seconds.
     """
 
@@ -94,7 +94,7 @@ class Advertising:
         return self._advertised[0] if self._advertised else ()
 
     def list_node_cards(self) -> NodeCards | None:
-        """Return the cards as they are advertised; None before the first update."""
+        """Return the cards as they are advertised, or None before the first update."""
         if self._advertised is None:
             return None
         found, unit = self._advertised
@@ -111,20 +111,20 @@ class Advertising:
         cdi: tuple[str, ...] = (),
         network: Network | None = None,
     ) -> bool:
-        """Advertise and publish these cards; return False if the unit is not the cluster's unit yet.
+        """Advertise and publish these cards; return False if the node does not use the cluster's unit yet.
 
-        A unit in which the kubelet's list would be too long is not adopted: the node keeps its unit, or has no devices
-        if it has no unit. The reason is published with the inventory.
+        If the kubelet's list would be too long in a unit, the node does not adopt it. It keeps its current unit, or has
+        no devices if it has no unit. The reason is published with the inventory.
 
         Args:
             found: the present cards of the node.
             topology: the connections between them, in the form of the inventory.
             in_use: the device IDs that containers hold.
-            uncounted: the amounts that containers hold and that are in no assignment; None if they are not known yet,
-                and then the published amounts stay.
+            uncounted: the amounts that containers hold and that no assignment contains. None means that they are not
+                known yet; in that case, the published amounts do not change.
             library_problems: the problems of the vendors' libraries, in the form of the inventory.
             cdi: the kinds of CDI devices, in the form of the inventory.
-            network: the node's network cards; None for none.
+            network: the node's network cards; None if it has none.
         """
         if not await self._node.read():
             return False
@@ -194,9 +194,9 @@ class Advertising:
             self._history = (FormerUnit(self._former_unit, int(self._clock())),)
 
     def _end_unit(self, unit: int) -> float:
-        """Note that the kubelet now has another unit than this one; return the rest of the present second.
+        """Record that the kubelet no longer uses this unit; return how much of the current second remains.
 
-        Kubelets write start times in whole seconds. Pods that start in the present second count with the former unit,
+        Kubelets write start times in whole seconds. Pods that start in the current second count in the former unit,
         so the new unit is not published before the second is over.
         """
         now = self._clock()
@@ -251,7 +251,7 @@ def choose_unit(
 
     Args:
         target: the unit to change to, which is normally the cluster's.
-        present: the unit that the node advertises; None if it is unknown, and then the result is `target`.
+        present: the unit that the node advertises; None if it is unknown; in that case, the result is `target`.
         pods: the pods of this node that request units of memory.
         holders: the pods that hold devices of memory according to the kubelet; None if it does not answer.
     """
@@ -260,7 +260,7 @@ def choose_unit(
     unclear = holders is None or set(holders) - {(pod.namespace, pod.name) for pod in pods}
     if target == present or unclear or any(pod.started_at is None for pod in pods):
         return present
-    # Devices in a finer unit than the present one come from another release and were never in this agent's lists.
+    # Devices in a unit finer than the current one come from another release and were never in this agent's lists.
     return min((target, *(pod.unit_bytes for pod in pods if pod.unit_bytes >= present)))
 
 

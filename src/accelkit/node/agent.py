@@ -57,7 +57,7 @@ async def run(options: AgentOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: no cluster is configured, or the port of metrics is taken.
+        ConfigurationError: no cluster is configured, or the metrics port is already in use.
         DevicePluginError: the cards have more devices than the kubelet accepts.
     """
     stop = asyncio.Event()
@@ -109,7 +109,7 @@ class _Agent:
         self._xids = XidWatch(partial(load_nvml, options.root))
 
     def build_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return all loops, which are not running yet, and start the watch of XIDs if it is on."""
+        """Return all loops, which are not running yet, and start the XID watch if it is enabled."""
         found_any = asyncio.Event()
         loops = [
             self._pods.reflector.run(),
@@ -128,7 +128,7 @@ class _Agent:
         return loops
 
     async def stop(self) -> None:
-        """Stop the watch of XIDs and the device plugins."""
+        """Stop the XID watch and the device plugins."""
         await asyncio.to_thread(self._xids.stop)
         for plugin in self._plugins:
             await plugin.stop()

@@ -18,8 +18,8 @@ class SharingPod:
     """A pod of this node that requests units of memory, assigned or not.
 
     Attributes:
-        unit_bytes: the unit at the time when its kubelet gave it devices; the present unit before.
-        started_at: this time, as the kubelet writes it; None before.
+        unit_bytes: the unit at the time when the kubelet gave the pod devices; before that, the current unit.
+        started_at: that time, as the kubelet writes it; None if the pod has no devices yet.
     """
 
     namespace: str
@@ -33,15 +33,15 @@ class AssignedPod:
     """A pod of this node with its assignment.
 
     Attributes:
-        order: the sort key of the order in which the kubelet admits pods.
+        order: the sort key for the order in which the kubelet admits pods.
         containers: the names of the containers, in the order in which the kubelet allocates their devices.
         assignment: the valid part of the assignment that is written on the pod.
-        units: the number of units of memory that each container requests, by name.
-        unit_bytes: the unit at the time when its kubelet gave it devices; the present unit before.
-        written_bytes: the memory on shared cards that is written for each container. It serves only to detect, and
-            refuse, a pod that was bound in another unit than the present one.
+        units: the number of units of memory that each container requests, by container name.
+        unit_bytes: the unit at the time when the kubelet gave the pod devices; before that, the current unit.
+        written_bytes: the memory on shared cards that the assignment states for each container. It is used only to
+            detect and refuse a pod that was bound in a unit other than the current one.
         admitted: whether the kubelet has admitted the pod and given it devices.
-        limits: the resources in the limits of each container, by its name.
+        limits: the resources in the limits of each container, by container name.
     """
 
     uid: str
@@ -69,7 +69,7 @@ class AssignedPod:
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
-        """Return the number of devices of each card that the container was assigned, of whole cards or of memory."""
+        """Return the number of devices that the container was assigned on each card: whole cards or units of memory."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})
@@ -95,4 +95,4 @@ class AssignedPods(Protocol):
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """The node's cards, for the choice of cards without an assignment; None if they are unknown."""
+        """The node's cards, used to choose cards if there is no assignment; None if they are unknown."""

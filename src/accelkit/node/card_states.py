@@ -1,4 +1,4 @@
-"""The cards of this node, those found now and those found before, each with its state."""
+"""The cards of this node, whether found now or earlier, each with its state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Monitor(Protocol):
     """Monitor of the health of cards."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Return the present health of each card, and why it is not healthy."""
+        """Return the current health of each card, and why a card is not healthy."""
 
     def list_faults(self) -> Mapping[str, str]:
         """Return the faults that must be repaired, by card ID."""
@@ -31,8 +31,8 @@ class Monitor(Protocol):
 class CardStates:
     """The known cards of one node, with their states.
 
-    A card that is not found any more stays as unhealthy, so that its shares are still counted. A card that disappeared
-    before this agent started stays if containers hold devices of it.
+    A card that is no longer found stays listed as unhealthy, so that its shares are still counted. A card that
+    disappeared before this agent started stays listed if containers hold devices of it.
 
     Args:
         monitor: monitors the health of the cards.
@@ -67,7 +67,8 @@ class CardStates:
             cordon: the words that identify cordoned cards.
         """
         places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
-        # A card without a driver may have lost its ID. It is then the known card at its address, which is missing.
+        # A card without a driver may have lost its ID. It is then treated as the known card at its address, which
+        # counts as missing.
         present = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
         ids = {each.card.id for each in present}
         self._known |= {each.card.id: each for each in present}

@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 # A card counts as unhealthy after two surveys in a row. A longer pause would delay the report to its pods.
 _SURVEY_SECONDS = 10.0
-# The pause while the unit waits for the end of pods, which may take days.
+# The pause while a change of the unit waits for pods to end, which may take days.
 _UNIT_SECONDS = 5.0
-# How long an agent that starts waits for the record of managed resources.
+# How long an agent waits for the record of managed resources when it starts.
 _RECORD_SECONDS = 10.0
 
 
@@ -54,7 +54,7 @@ async def watch_cards(
     managed: ManagedResourcesWatch | None,
     survey_now: asyncio.Event,
 ) -> None:
-    """Survey the cards until cancelled; advertise each change of them and of their unit to the kubelet and cluster."""
+    """Survey the cards until cancelled; advertise each change in them or their unit to kubelet and cluster."""
     if options.await_host_files:
         await wait_for_host_files(options.root)
     # The unit depends on the pods. The reflector retries until the API server answers, and logs errors.

@@ -22,7 +22,7 @@ _SEPARATOR: Final = "::"
 _ALIAS_LENGTH: Final = 5
 # Prefix of a full ID in place of an alias. No alias begins with it.
 _FULL: Final = "="
-# The base of the numbers of units.
+# The base in which the numbers of units are written.
 BASE: Final = 36
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER: Final = re.compile("0|[1-9a-z][0-9a-z]{0,11}")
@@ -74,7 +74,7 @@ class DeviceIds:
         Return fewer IDs if a card has not enough available ones, because the kubelet decides what is available.
 
         Raises:
-            DevicePluginError: the IDs already taken are of other cards, or more than wanted.
+            DevicePluginError: the IDs already taken belong to other cards, or are more than requested.
         """
         chosen, counts = list(taken), self.count_by_card(taken)
         if counts - requested:

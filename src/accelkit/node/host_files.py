@@ -1,9 +1,9 @@
 """The command `accelkit host-files`: copy the few files that a node agent reads from folders that it must not mount.
 
-An agent must not mount all of `/etc`, which contains the secrets of the cluster and the host, nor cgroups, which root
-can write. A single file or folder that may be missing cannot be mounted either, because the mount would create it. So
-a separate container, without a token and not as root, mounts these folders. It copies the files repeatedly into folders
-that the agent mounts instead. It can read files that all users can read.
+An agent must mount neither all of `/etc`, which contains secrets of the cluster and the host, nor cgroups, to which
+root can write. A single file or folder that may be missing cannot be mounted either, because the mount would create it.
+So a separate container, which has no token and does not run as root, mounts these folders. It copies the files
+repeatedly into folders that the agent mounts instead. It can read only files that all users can read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def list_host_files() -> tuple[str, ...]:
 def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
     """Copy the files below a host's root to a folder that replaces this root, each completely or not at all.
 
-    If a file is missing, or must not be copied, its copy is removed from the folder.
+    If a file is missing, or must not be copied, its copy is deleted from the folder.
 
     Raises:
         ConfigurationError: the folder cannot be written.
@@ -89,7 +89,7 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
 
 
 async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> None:
-    """Wait until the files of `/etc` have been copied below this root, at most `seconds`."""
+    """Wait until the files from `/etc` have been copied below this root, for at most `seconds`."""
     deadline = time.monotonic() + seconds
     while not (root / _MARKER).exists():
         if time.monotonic() > deadline:
@@ -125,11 +125,11 @@ def _read(root: Path, path: str) -> bytes | None:
     Raises:
         DevicePluginError: the file must not be copied.
     """
-    # Files of cgroups are not links, and no link is followed on the way to them.
+    # Files of cgroups are not links, and no link on the path to them is followed.
     place = follow_links(root, path) if path.startswith(f"{_ETC}/") else PurePosixPath(path)
     if place is None or place.parts[:1] != PurePosixPath(path).parts[:1]:
         if path == "etc/os-release":
-            # On most hosts it is a link into /usr, where the agent finds the file too.
+            # On most hosts it is a link into /usr, where the agent also finds the file.
             return None
         raise DevicePluginError(f"/{path} is a link that does not end in /etc")
     try:
@@ -151,7 +151,7 @@ def _write(copy: Path, content: bytes | None) -> None:
     if copy.is_file() and copy.read_bytes() == content:
         return
     copy.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed into place, because the agent may read it at any time.
+    # Rename the file into place, because the agent may read it at any time.
     temporary = copy.with_name(f".{copy.name}.new")
     temporary.write_bytes(content)
     temporary.replace(copy)

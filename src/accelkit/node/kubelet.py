@@ -20,7 +20,7 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
-# The kubelet lists each device in a separate entry with its resource, so the answer may exceed gRPC's default.
+# The kubelet lists each device in a separate entry with its resource, so the response may exceed gRPC's default.
 _LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
@@ -40,7 +40,7 @@ def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: 
 
 
 async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:
-    """Register a plugin that already serves, because the kubelet connects to it before it answers.
+    """Register a plugin that is already serving, because the kubelet connects to the plugin before it responds.
 
     Raises:
         DevicePluginError: the kubelet refused or did not answer.
@@ -58,7 +58,8 @@ async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesRespon
     """Return the devices that containers hold, from the kubelet's pod resources API.
 
     Raises:
-        DevicePluginError: the kubelet did not answer; then the held devices are unknown, not none.
+        DevicePluginError: the kubelet did not answer. In that case, the held devices are unknown, which is not the same
+            as none.
     """
     async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}", options=_LIST_OPTIONS) as channel:
         try:

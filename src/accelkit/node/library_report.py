@@ -16,7 +16,7 @@ _MAX_PROBLEM: Final = 500
 
 
 class LibraryReport:
-    """The libraries that were reported last, and the metric that reports them.
+    """The most recently reported libraries, and the metric that reports them.
 
     Args:
         metrics: the metrics of the agent.
@@ -27,7 +27,7 @@ class LibraryReport:
         self._reported: Mapping[str, tuple[Library, ...]] = {}
 
     def update(self, libraries: Mapping[str, tuple[Library, ...]]) -> tuple[str, ...]:
-        """Report the libraries by vendor, if they have changed; return their problems."""
+        """Report the libraries of each vendor if they have changed; return their problems."""
         problems = tuple(
             f"library {each.name} of {vendor} is {each.state}: {each.reason}"[:_MAX_PROBLEM]
             for vendor, found in sorted(libraries.items())

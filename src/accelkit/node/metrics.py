@@ -86,7 +86,7 @@ class Metrics:
         """Serve `/metrics` on all addresses until `stop` is set; port 0 serves nothing.
 
         Raises:
-            ConfigurationError: the port is taken.
+            ConfigurationError: the port is already in use.
         """
         if not port:
             return

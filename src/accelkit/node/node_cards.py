@@ -31,5 +31,5 @@ class NodeCards:
 
     @cached_property
     def links(self) -> CardLinks | None:
-        """The connections of the cards, in their order; None if they are unknown."""
+        """The connections between the cards, in the order of the cards; None if they are unknown."""
         return find_links(tuple(self.cards.values()), self.topology)

@@ -15,12 +15,12 @@ class AgentOptions:
 
     Attributes:
         steering: whether the plugins offer the kubelet preferred devices.
-        health: the sources of the health of cards; with less than all, the agent does not keep NVIDIA's cards open.
-        await_host_files: whether to wait for another container that copies files of the host below the root.
+        health: the sources of card health; unless it is all of them, the agent does not keep NVIDIA's cards open.
+        await_host_files: whether to wait for another container that copies the host's files below the root.
         gas_slots: the number of slots of each card that GAS's resources offer; 0 if they are not served.
         cgroup_limits: whether the memory of pods is limited in their cgroups.
-        memory_factor: the factor of a card's memory that its shares may use together.
-        managed_resources: the name of the ConfigMap that lists the resources which may be offered; empty for all.
+        memory_factor: the combined size of a card's shares, as a multiple of the card's memory.
+        managed_resources: the name of the ConfigMap that lists the resources that may be offered; empty for all.
     """
 
     node: str

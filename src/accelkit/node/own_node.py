@@ -40,14 +40,14 @@ class OwnNode:
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None
-        # Whether the node has an inventory, also one that cannot be decoded.
+        # Whether the node has an inventory, even one that cannot be decoded.
         self.published = False
         self.cordon: frozenset[str] = frozenset()
-        # The words in the annotation with which an administrator declares cards as repaired.
+        # The words in the annotation with which an administrator declares cards repaired.
         self.declared_repaired: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
-        """Read the node, unless it was read a short time ago; return False if it has never been read."""
+        """Read the node, unless it was read recently; return False if it has never been read."""
         if self._read_at is None or self._clock() - self._read_at >= _READ_SECONDS:
             try:
                 self._take(_node.decode(await self._api.get(self._path)))

@@ -39,7 +39,7 @@ class NodePod:
     Attributes:
         cgroup_uid: the UID in the name of its cgroup.
         running: the container ID of each running container, by container name.
-        unit_bytes: the unit of memory at the time when the kubelet gave it devices; before, the current unit.
+        unit_bytes: the unit of memory at the time when the kubelet gave it devices; before that, the current unit.
         assigned: the valid part of its assignment; None if it has no assignment, or no part of it is valid.
         rejection: why its assignment, or a part of it, is not valid; empty if all of it is valid.
     """
@@ -62,13 +62,13 @@ class _Readings:
     """Pods by UID as they were read, and the results that are computed from them on demand."""
 
     pods: dict[str, CardPod] = field(default_factory=dict)
-    # The compute of each container when its pod was read first. Later changes of the annotation do not change it.
+    # The compute of each container when its pod was first read. Later changes of the annotation do not change it.
     compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
     # The container IDs of the running containers.
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    # The version in which each pod was read first, which is that of its Binding unless it was read late.
+    # The version in which each pod was first read, which is that of its Binding unless it was read late.
     first_versions: dict[str, int] = field(default_factory=dict)
-    # None after a change, until the next request.
+    # None after a change, until the pods are next requested.
     node_pods: dict[str, NodePod] | None = None
 
     def drop(self, uid: str) -> None:
@@ -105,7 +105,7 @@ class NodePods:
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
         self._versions = ObservedVersions()
-        # The newest pod that the present kubelet found in its first list; 0 if it was started before this process.
+        # The newest pod that the current kubelet found in its first list; 0 if the kubelet started before this process.
         self._listed_version = 0
         self._unreadable = OnceReporter(log, logging.ERROR)
         self._rejections = OnceReporter(log)
@@ -118,7 +118,7 @@ class NodePods:
         return list(self._compute_pods().values())
 
     def list_uids(self) -> frozenset[str]:
-        """Return the UIDs in the names of the cgroups of all pods of this node, with cards or without."""
+        """Return the UIDs in the names of the cgroups of all pods of this node, with or without cards."""
         return self._static.list_cgroup_uids()
 
     def list_assigned(self) -> list[AssignedPod]:
@@ -145,7 +145,7 @@ class NodePods:
 
     @property
     def node_cards(self) -> NodeCards:
-        """The cards of the last call of `set_cards`; empty before the first call."""
+        """The cards from the last call to `set_cards`; empty before the first call."""
         return self._cards
 
     def set_cards(self, cards: NodeCards) -> None:
@@ -159,12 +159,12 @@ class NodePods:
             self._readings.node_pods = None
 
     def note_new_kubelet(self) -> None:
-        """Note that the kubelet has restarted: it admits the pods of its first list in the order of their creation."""
+        """Record that the kubelet has restarted: it admits the pods in its first list in order of creation."""
         self._listed_version = max(self._readings.first_versions.values(), default=0)
         self._readings.node_pods = None
 
     def take(self, pod: Pod) -> None:
-        """Apply a pod from an answer of the API server to a single request."""
+        """Apply a pod that the API server returned for a single request."""
         self._event("MODIFIED", pod)
 
     async def refresh(self) -> bool:
@@ -283,7 +283,7 @@ class NodePods:
         )
 
     def _find_order(self, pod: CardPod) -> tuple[int, str, str]:
-        """Return the sort key of the order of admission: by arrival; after a restart, by age for listed pods."""
+        """Return the sort key for the order of admission: by arrival; after a restart, by age for listed pods."""
         arrived = self._readings.first_versions.get(pod.ref.uid, 0)
         return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 

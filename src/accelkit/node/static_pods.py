@@ -1,4 +1,4 @@
-"""UIDs in the names of pods' cgroups. For a static pod, this is the kubelet's UID, not that of the API server.
+"""UIDs in the names of pods' cgroups. For a static pod, this is the UID from the kubelet, not from the API server.
 
 The mirror pod of a static pod has the kubelet's UID in an annotation. A user could write this annotation on another pod
 to claim the cgroup of the static pod. So it is accepted only from a mirror pod that the kubelet reports, and only if no
@@ -42,7 +42,7 @@ class StaticPods:
             self._claims.pop(uid, None)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that does not exist any more."""
+        """Forget a pod that no longer exists."""
         self._names.pop(uid, None)
         self._claims.pop(uid, None)
 

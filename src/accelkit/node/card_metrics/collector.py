@@ -1,7 +1,8 @@
-"""Prometheus collector of the measures of the node's cards and of their holders. A scrape does not read the cards.
+"""Prometheus collector for the measures and the holders of the node's cards. A scrape does not read the cards.
 
-Where vendors' exporters agree on names, the metrics have these names, in base units. The labels of a card's series do
-not depend on pods. If one pod holds a card alone, the measures also have separate series with labels of the pod.
+Where the vendors' exporters agree on metric names, accelkit uses those names, in base units. The labels of a card's
+series do not depend on pods. If one pod holds a card alone, the measures also have separate series with labels of the
+pod.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class CardCollector(Collector):
 
 
 def _complete(card: Card, reading: CardReading) -> CardReading:
-    """Return a reading with the memory from discovery if the reading has none."""
+    """Return the reading; if it has no memory, fill that in from discovery."""
     if reading.memory_total_bytes is not None or card.estimated:
         return reading
     return replace(reading, memory_total_bytes=card.memory_bytes)

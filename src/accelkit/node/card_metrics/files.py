@@ -1,4 +1,4 @@
-"""The measures of a card from the files of its kernel driver, which the table of measures lists."""
+"""The measures of a card, read from those files of its kernel driver that the table of measures lists."""
 
 from __future__ import annotations
 

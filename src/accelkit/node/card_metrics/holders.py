@@ -28,7 +28,8 @@ class Holdings:
 
     Attributes:
         memory_bytes: the memory that each container holds. Containers with an unknown amount are omitted.
-        alone: for each card that exactly one pod holds, this pod, with its container if only one holds the card.
+        alone: for each card that exactly one pod holds, that pod, and its container if only one container holds the
+            card.
     """
 
     memory_bytes: Mapping[Holder, int]
@@ -38,7 +39,8 @@ class Holdings:
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
     """Return the holdings of admitted pods; a pod holds nothing before its admission.
 
-    If the cards of a pod are unknown, no pod is reported to hold a card alone, because the unknown cards may be any.
+    If the cards of a pod are unknown, no pod is reported to hold a card alone, because any card may be among the
+    unknown ones.
     """
     admitted = [each for each in pods if each.admitted]
     amounts: Counter[Holder] = Counter()

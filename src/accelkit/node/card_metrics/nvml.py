@@ -1,6 +1,6 @@
 """The measures of a card from NVIDIA's management library.
 
-If the card or the driver does not support a call, its measure is unknown, and the other measures are read.
+If the card or the driver does not support a call, that measure is unknown. The other measures are still read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _read(nvml: Any, handle: Any) -> CardReading:
         return _call(nvml, name, handle, *arguments)
 
     def count_ecc(kind: str) -> float | None:
-        # Errors over the life of the card, because the volatile counters are reset when the driver is loaded.
+        # Count errors over the lifetime of the card, because the volatile counters are reset when the driver is loaded.
         return _scale(call("nvmlDeviceGetTotalEccErrors", getattr(nvml, kind), nvml.NVML_AGGREGATE_ECC))
 
     memory = call("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2)

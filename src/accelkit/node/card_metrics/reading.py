@@ -1,4 +1,4 @@
-"""One reading of a card: its measures at a moment, in base units."""
+"""One reading of a card: its measures at one moment, in base units."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class CardReading:
     """The measures of a card; None, not zero, if a measure could not be read.
 
     Attributes:
-        utilization_ratio: the part of about the last second in which it computed, from 0 to 1.
-        memory_used_bytes: the memory that all processes together use.
-        memory_total_bytes: its memory, from the same source.
+        utilization_ratio: the fraction of roughly the last second during which it was busy, from 0 to 1.
+        memory_used_bytes: the memory that all processes use in total.
+        memory_total_bytes: its total memory, from the same source.
         temperature_celsius: the temperature of the chip, or of its junction if only that is known.
         power_watts: the current power draw, or its average over the last second.
         energy_joules: the energy that it has consumed since its driver was loaded.
         sm_clock_hertz: the clock of its compute units.
         memory_clock_hertz: the clock of its memory.
-        ecc_corrected: the corrected errors of its memories.
-        ecc_uncorrected: the uncorrected errors of its memories.
+        ecc_corrected: the number of corrected errors in its memories.
+        ecc_uncorrected: the number of uncorrected errors in its memories.
     """
 
     utilization_ratio: float | None = None

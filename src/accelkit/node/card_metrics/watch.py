@@ -1,7 +1,7 @@
-"""Periodic reading of the cards, each in its own thread, so that a driver that hangs does not delay the other cards.
+"""Periodic reading of the cards, one thread per card, so that a hanging driver does not delay the other cards.
 
 A thread that waits in the kernel cannot be stopped. Therefore a card never has more than one thread, and no other code
-waits for it. A stale reading is not reported, so the cards of a driver that hangs have no measures.
+waits for it. A stale reading is not reported, so the cards of a hanging driver have no measures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 # Prometheus usually scrapes every 30 or 60 seconds. Peaks between two readings are lost.
 _INTERVAL_SECONDS: Final = 15.0
 _FIRST_SECONDS: Final = 1.0
-# The age at which the last reading of a card that does not respond is no longer reported.
+# The age from which the last reading of an unresponsive card is no longer reported.
 _STALE_SECONDS: Final = 60.0
 _NVIDIA_DRIVER: Final = "nvidia"
 
@@ -41,7 +41,7 @@ class CardWatch:
     """The latest readings of a node's cards.
 
     Args:
-        read: reads one card; it may take any time.
+        read: reads one card; it may take arbitrarily long.
         clock: a monotonic clock in seconds.
     """
 
@@ -62,7 +62,7 @@ class CardWatch:
             await asyncio.sleep(_INTERVAL_SECONDS if found else _FIRST_SECONDS)
 
     def start_reads(self, cards: Sequence[FoundCard]) -> None:
-        """Start to read each card whose last read has ended, and forget cards that do not exist any more."""
+        """Start reading each card whose last read has ended, and forget cards that no longer exist."""
         ids = {each.card.id for each in cards}
         with self._lock:
             self._readings = {card: timed for card, timed in self._readings.items() if card in ids}
@@ -95,7 +95,7 @@ class CardWatch:
 
 
 def read_card(found: FoundCard, load_nvml: Callable[[], Any | None]) -> CardReading:
-    """Return the measures of a card, from its vendor's library if accelkit supports it, else from its driver's files.
+    """Return the measures of a card, from its vendor's library if accelkit supports it, or from its driver's files.
 
     Args:
         found: the card.

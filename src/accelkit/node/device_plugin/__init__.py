@@ -1,1 +1,1 @@
-"""Device plugin for the kubelet: lists of devices, preferred allocations, answers to Allocate."""
+"""Device plugin for the kubelet: lists of devices, preferred allocations, responses to Allocate."""

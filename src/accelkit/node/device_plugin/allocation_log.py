@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class AllocationLog:
-    """Log of the allocations of one resource. A line that repeats within a minute is counted instead.
+    """Log of the allocations of one resource. A line that repeats within a minute is counted and not logged again.
 
     Args:
         resource: the extended resource.

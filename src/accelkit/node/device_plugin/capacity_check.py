@@ -1,4 +1,4 @@
-"""Check that no card is allocated beyond its capacity, also if containers hold devices of another unit."""
+"""Check that no card is allocated beyond its capacity, even if containers hold devices in a different unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.node.kubelet import HeldDevices
 
 
 class ContainerHolding(NamedTuple):
-    """The devices of one container: their IDs, their number by card, and their memory together in bytes."""
+    """The devices of one container: their IDs, their number by card, and their total memory in bytes."""
 
     device_ids: Sequence[str]
     devices: Mapping[str, int]
@@ -26,7 +26,7 @@ class ContainerHolding(NamedTuple):
 def list_holdings(
     pods: Iterable[AssignedPod], held: HeldDevices, counts: Mapping[tuple[str, str, str], Devices], *, unit_bytes: int
 ) -> list[ContainerHolding]:
-    """Return the devices of each container, with the memory of its assignment, or else in the current unit.
+    """Return the devices of each container, with the memory from its assignment, or as computed in the current unit.
 
     Args:
         pods: the pods of this node.
@@ -46,9 +46,9 @@ def compute_device_bytes(holdings: Iterable[ContainerHolding], cards: Collection
     """Return the memory of each device of the containers that hold devices of these cards, in bytes.
 
     Args:
-        holdings: the devices of all containers. A device that an init container passed on occurs twice, and counts once
-            with the larger amount.
-        cards: the cards to read. A node may have 100,000 devices of other cards.
+        holdings: the devices of all containers. A device that an init container passed on occurs twice, but counts only
+            once, with the larger amount.
+        cards: the cards to read. A node may have 100,000 devices on other cards.
     """
     sizes: dict[str, int] = {}
     for holding in holdings:
@@ -70,8 +70,8 @@ def check_capacity(
 ) -> None:
     """Refuse devices that would put a card over its capacity.
 
-    If the unit never changed, the kubelet cannot choose such devices. A container from the time of a coarser unit holds
-    more memory than its number of devices indicates.
+    If the unit never changed, the kubelet cannot choose such devices. A container that started under a coarser unit
+    holds more memory than its number of devices indicates.
 
     Args:
         device_ids: the device IDs that the kubelet chose.
@@ -81,7 +81,7 @@ def check_capacity(
         other_bytes: the memory of each card that containers hold through other resources.
 
     Raises:
-        DevicePluginError: a card has less memory left.
+        DevicePluginError: a card has less memory left than these devices need.
     """
     sizes = {**held, **{device_id: max(unit_bytes, held.get(device_id, 0)) for device_id in device_ids}}
     capacity = {card.id: card.capacity_bytes for card in cards}

@@ -1,7 +1,7 @@
-"""Descriptions of cards that the host has for its container runtime, by the Container Device Interface (CDI).
+"""Descriptions of cards in the Container Device Interface (CDI) format, which the host has for its container runtime.
 
 The files are in /etc/cdi and /var/run/cdi. A container gets a described card by its CDI name. The container runtime
-then adds the device nodes, the libraries and all else that the vendor's toolkit wrote into the file.
+then adds the device nodes, the libraries and everything else that the vendor's toolkit wrote into the file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _read_mtime(path: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return the kind and name of each device of a file. Log a file that cannot be read, and return no devices."""
+    """Return the kind and name of each device in a file. If it cannot be read, log this and return no devices."""
     try:
         document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)

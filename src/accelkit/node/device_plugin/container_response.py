@@ -1,4 +1,4 @@
-"""The answer to Allocate for one container: environment, mounts and device nodes, by the vendor's profile."""
+"""The Allocate response for one container: environment, mounts and device nodes, as the vendor's profile defines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build_container_response(
     unit_bytes: int | None,
     mps: MpsFolders = DEFAULT_MPS,
 ) -> api.ContainerAllocateResponse:
-    """Return the answer to the kubelet for one container.
+    """Return the response to the kubelet for one container.
 
     Args:
         device_ids: the device IDs that the kubelet chose.
@@ -58,7 +58,7 @@ def build_container_response(
         answer.envs.update(build_environment(profile, own))
         names = _list_cdi_names(root, profile, own)
         if len(names) == len(own):
-            # The runtime adds the device nodes, so the answer must not list them again.
+            # The runtime adds the device nodes, so the response must not list them again.
             for name in names:
                 answer.cdi_devices.add(name=name)
             continue
@@ -84,7 +84,7 @@ def build_dialect_environment(
         device_ids: the device IDs that the kubelet chose.
         cards: the cards of this node.
         unit_bytes: the memory of one device in bytes.
-        pod_units: the number of devices that all containers of the pod have together.
+        pod_units: the total number of devices of all containers of the pod.
     """
     held = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
     granted = [found.card for found in cards if found.card.id in held]
@@ -116,7 +116,8 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes of a card.
 
     Raises:
-        DevicePluginError: the driver's number of the card is unknown. A guess could be the number of another card.
+        DevicePluginError: the number that the driver assigns to the card is unknown. A guess could be the number of
+            another card.
     """
     numbers = {"index": found.index, "minor": found.minor, "render": found.render}
     known = {name: str(number) for name, number in numbers.items() if number is not None}
@@ -134,7 +135,7 @@ def list_own_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes that no other card has; for a part of a card, without those of the containing card.
 
     Raises:
-        DevicePluginError: the driver's number of the card is unknown.
+        DevicePluginError: the number that the driver assigns to the card is unknown.
     """
     nodes = list_card_nodes(found)
     return list(found.part_nodes) if found.part_nodes else nodes
@@ -159,7 +160,7 @@ def _add_mps_client(
 
 
 def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the sorted kinds of CDI devices through which containers get these cards; none for device nodes."""
+    """Return the sorted kinds of CDI devices through which containers get these cards; none for device nodes alone."""
     kinds = {each.profile.cdi for each in cards if _list_cdi_names(root, each.profile, [each])}
     return tuple(sorted(kind for kind in kinds if kind is not None))
 

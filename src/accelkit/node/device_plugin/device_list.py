@@ -1,7 +1,7 @@
 """The list of devices that a plugin sends to its kubelet, and its size.
 
 The kubelet accepts the devices of a resource in one message of at most 4,194,304 bytes, and drops a plugin whose list
-is longer. `check_list` refuses a list of millions of devices before memory is spent to build it.
+is longer. `check_list` refuses a list of millions of devices before any memory is spent on building it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def build_device_list(
 ) -> api.ListAndWatchResponse:
     """Return the list of devices of the cards for the kubelet.
 
-    Devices of a card that takes no new shares are unhealthy, except the devices in use, because the allocatable amount
-    of a node must never fall below what its pods hold. The same applies to all cards while the resource is not offered.
+    Devices of a card that takes no new shares are listed as unhealthy, except the devices in use, because the
+    allocatable amount of a node must never fall below what its pods hold. The same applies to all cards while the
+    resource is not offered.
 
     Args:
         cards: the node's cards.
@@ -75,14 +76,14 @@ def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
     for card in cards:
         topology = _topology(card)
         for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
-            # Devices whose numbers have the same count of digits are encoded in the same number of bytes.
+            # Devices whose numbers have equally many digits are encoded in the same number of bytes.
             sample = api.Device(ID=ids.build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
             total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
     return total
 
 
 def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
-    """Refuse a unit in which the memory of the cards is too many devices for the kubelet.
+    """Refuse a unit that splits the memory of the cards into too many devices for the kubelet.
 
     Raises:
         DevicePluginError: the list is too long; the error names the smallest unit that works for these cards.
@@ -110,7 +111,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each count of digits, one of the numbers below `count`, and how many of them have so many digits."""
+    """Yield, for each number of digits, one of the numbers below `count`, and how many of them there are."""
     first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first

@@ -1,7 +1,7 @@
 """Device plugins for resources of former dialects, with only the devices that containers still hold.
 
-A kubelet forgets a resource some minutes after its plugin has ended. From then on it does not restart a container that
-holds devices of the resource. So the plugin lists these devices until their pods end, and no other devices.
+A kubelet forgets a resource a few minutes after its plugin has stopped. From then on it does not restart a container
+that holds devices of the resource. So the plugin lists these devices until their pods end, and no other devices.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FormerResource(DevicePlugin):
 
     @property
     def reported(self) -> bool:
-        """Whether the inventory lists the resource as withheld: while the kubelet lists devices of it."""
+        """Whether the inventory lists the resource as withheld, which it does while the kubelet lists devices of it."""
         return not self.withheld
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
@@ -76,14 +76,15 @@ class FormerResource(DevicePlugin):
         raise AssertionError
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Return the devices of this resource that the kubelet reports as held; this plugin has no pending answers."""
+        """Return the devices of this resource that the kubelet reports as held; no responses are pending."""
         return list_held_devices(answer, self._resource)
 
 
 def make_former_resources(root: Path, dialect: Dialect, pods: AssignedPods) -> list[FormerResource]:
     """Return the plugins for the resources of all dialects except the one in use.
 
-    Resources that other device plugins serve too are left out, because two plugins of one resource replace each other.
+    Resources that other device plugins serve too are left out, because two plugins for the same resource replace each
+    other.
     """
     resources = list_device_resources(dialect)
     left_out = {dialect.resources.memory, dialect.resources.cards, *resources.ambiguous}

@@ -45,7 +45,7 @@ def observe_others(
     """Return the cards that pods hold through other resources, as the kubelet reports them.
 
     Args:
-        answer: the answer of the kubelet's pod resources API.
+        answer: the response from the kubelet's pod resources API.
         counted: the resources through which containers may hold devices of accelkit.
         served: the resources that this agent serves.
         pods: the pods of this node with assignments.

@@ -1,8 +1,8 @@
-"""Pending allocations: the cards that were assigned to containers which still wait for their devices.
+"""Pending allocations: the cards that were assigned to containers that still wait for their devices.
 
-The kubelet gives no pod identity, so it may take two containers of equal size in another order than expected. Pending
-allocations are therefore counted and not attributed: they are all assigned devices less the devices that any containers
-hold. A container that took the cards of another container leaves its own cards to it, so the sums are always right.
+The kubelet does not identify the pod, so it may serve two containers of equal size in an unexpected order. Pending
+allocations are therefore counted and not attributed: they are all assigned devices minus the devices that containers
+hold. A container that took the cards of another container leaves its own cards to it, so the sums are always correct.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def rank_pending_allocations(
     in_flight: Iterable[Devices],
     answered: Collection[Key],
 ) -> list[Counter[str]]:
-    """Return the pending allocations that the next container of `size` devices may take, the likeliest first.
+    """Return the pending allocations that the next container of `size` devices may take, the most likely first.
 
     Args:
         size: the number of requested devices.
         waits: the containers that wait, as `list_pending_allocations` returns them.
         moved: the devices that containers were assigned and those that they hold instead.
-        in_flight: the devices of answers that the kubelet does not report yet.
-        answered: the containers that hold devices, or that probably got an answer.
+        in_flight: the devices of responses that the kubelet does not report yet.
+        answered: the containers that hold devices, or that probably got a response.
     """
     requested = [_key(devices) for _, devices in waits if devices.total() == size]
     pool = Counter(requested)
@@ -114,14 +114,14 @@ def rank_pending_allocations(
 
 
 def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
-    """Return the containers without an answer, in the order in which the kubelet probably asks for their devices.
+    """Return the containers without a response, in the order in which the kubelet probably asks for their devices.
 
     The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod
-    with some answered containers comes first, then the first container of each other pod, then all others.
+    in which some containers have a response comes first, then the first container of each other pod, then all others.
 
     Args:
         waits: the containers that wait, as `list_pending_allocations` returns them.
-        answered: the containers that hold devices, or that probably got an answer.
+        answered: the containers that hold devices, or that probably got a response.
     """
     begun = {uid for uid, _ in answered}
     next_of_begun, first, later = list[Wait](), list[Wait](), list[Wait]()
@@ -135,7 +135,7 @@ def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> 
 
 
 def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:
-    """Return the place of the pod's last container that holds devices, in the order of allocation; 0 if none does."""
+    """Return the position of the last container that holds devices, in the order of allocation; 0 if none does."""
     holding = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
     return max(holding, default=0)
 

@@ -68,8 +68,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
         pods: the pods of this node with their assignments.
-        allocations: the pending answers of this resource.
-        other: the name of the other resource, and its pending answers.
+        allocations: the pending responses of this resource.
+        other: the name of the other resource, and its pending responses.
         steering: whether the plugin offers the kubelet preferred devices.
         on_allocate: called after each allocation.
         count: called with the result of each allocation, `granted` or `refused`.
@@ -127,7 +127,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     @property
     def withheld(self) -> bool:
-        """Whether the plugin need not register: the resource is not offered, and no container holds a device."""
+        """Whether the plugin can stay unregistered: the resource is not offered, and no container holds a device."""
         return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
 
     @property
@@ -190,7 +190,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices, and again after changes, at most once a second to limit the kubelet's status updates."""
+        """Send the devices at first and after changes, at most once a second to limit the kubelet's status updates."""
         self._streams += 1
         try:
             while True:
@@ -226,7 +226,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
-        """Answer from the IDs alone; refuse IDs that would put a card over capacity or are on too many cards."""
+        """Respond based on the IDs alone; refuse IDs that would put a card over capacity or are on too many cards."""
         started = time.perf_counter()
         observed = await self._observe()
         answer, ids = api.AllocateResponse(), list[str]()
@@ -262,7 +262,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         request: api.PreStartContainerRequest,  # noqa: ARG002 - gRPC's signature
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreStartContainerResponse:
-        """Return an empty answer; the kubelet does not call it, because the options do not request it."""
+        """Return an empty response; the kubelet does not call this method, because the options do not request it."""
         return api.PreStartContainerResponse()
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:
@@ -282,7 +282,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     def _list_full(self, size: int, observed: _Observed) -> set[str]:
-        """Return the cards of which pods of other dialects have left fewer than `size` units."""
+        """Return the cards on which pods of other dialects have left fewer than `size` units."""
         other, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
         if self._whole or not other:
             return set()
@@ -317,7 +317,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Forget the answers whose devices the kubelet reports as held; return the held devices of this resource."""
+        """Forget the responses whose devices the kubelet reports as held; return the held devices of this resource."""
         return self._settle(self._allocations, self._resource, answer)
 
     def _settle(
@@ -336,7 +336,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         try:
             answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
-            # The kubelet may have just started. To refuse would end the pod for good, and the assignments suffice.
+            # The kubelet may have just started. A refusal would end the pod permanently, and the assignments suffice.
             log.warning("%s; using the assignments of this node's pods instead", exc)
             for each in (self._allocations, self._other):
                 each.settle(pods, self._pods.list_unassigned(), frozenset())

@@ -1,9 +1,9 @@
 """Choice of the devices that the kubelet is offered before an allocation, and checks of the devices that it chose.
 
-The kubelet gives no pod identity. Steering offers the IDs of the cards that were assigned to the containers which wait
-for this number of units, in the order of admission. The answer to Allocate comes from the IDs and never depends on the
-container. If the kubelet takes two containers of equal size in another order, they swap their cards. Both get the
-amounts that they requested, on cards that have them, and the reconciler corrects their assignments.
+The kubelet does not identify the pod. Steering offers the IDs of the cards that were assigned to the containers that
+wait for this number of units, in the order of admission. The response to Allocate is built from the IDs and never
+depends on the container. If the kubelet serves two containers of equal size in a different order, they swap their
+cards. Both get the amounts that they requested, on cards that have them, and the reconciler corrects their assignments.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from accelkit.placement.policies import Policy, rank_card
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# The kubelet reports an allocation at once. An allocation that it does not report after this time has failed.
+# The kubelet reports an allocation at once. An allocation that it has not reported after this time has failed.
 _IN_FLIGHT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingAllocation:
-    """An answer that the kubelet does not report as held yet, in the unit at the time of the answer.
+    """A response whose devices the kubelet does not report as held yet, in the unit at the time of the response.
 
     Attributes:
         key: the container that probably has it; None if no container with an assignment waits for it.
@@ -54,7 +54,7 @@ class _PendingAllocation:
 
 
 class PreferredAllocation:
-    """Preferred devices of one resource, and its pending answers.
+    """Preferred devices of one resource, and its pending responses.
 
     Args:
         whole: whether this is the resource of whole cards.
@@ -78,11 +78,11 @@ class PreferredAllocation:
         self._pending: list[_PendingAllocation] = []
 
     def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], held: AbstractSet[str]) -> None:
-        """Forget the answers whose devices the kubelet reports as held, and the answers that failed.
+        """Forget the responses whose devices the kubelet reports as held, and the responses that failed.
 
         Args:
             pods: the pods of this node.
-            unassigned: the UIDs of the pods without assignment that the kubelet has not admitted.
+            unassigned: the UIDs of the pods without an assignment that the kubelet has not admitted.
             held: the device IDs that containers hold.
         """
         waiting = {pod.uid for pod in pods if not pod.admitted} | unassigned
@@ -96,7 +96,7 @@ class PreferredAllocation:
         ]
 
     def list_pending_cards(self) -> dict[str, str | None]:
-        """Return the cards of pending answers, with the UID of the pod that probably gets each; None if unknown."""
+        """Return the cards of pending responses, with the UID of the pod that probably gets each; None if unknown."""
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
@@ -104,7 +104,7 @@ class PreferredAllocation:
         }
 
     def list_pending(self) -> list[ContainerHolding]:
-        """Return the devices of each pending answer."""
+        """Return the devices of each pending response."""
         return [
             ContainerHolding(each.device_ids, each.devices, len(each.device_ids) * each.unit_bytes)
             for each in self._pending
@@ -123,16 +123,16 @@ class PreferredAllocation:
     ) -> list[str]:
         """Return the IDs of the cards that were assigned to a container of this size.
 
-        If no container waits for this number of devices, return IDs with which a pod without assignment does no harm:
-        units of one card, chosen as by the policy binpack, or whole cards that no pod shares, chosen as by the policy
-        topology. Return nothing if there are no such IDs.
+        If no container waits for this number of devices, return IDs that a pod without an assignment can have without
+        harm: units of one card, chosen as the policy `binpack` would choose them, or whole cards that no pod shares,
+        chosen as the policy `topology` would choose them. Return nothing if there are no such IDs.
 
         Args:
             pods: the pods of this node.
             held: the devices of this resource that containers hold already.
             available: the IDs that the kubelet can allocate.
             taken: the IDs that it allocates in any case, from an init container.
-            size: the number of devices that it needs together.
+            size: the number of devices that it needs in total.
             avoid: the cards that pods hold through the other resource.
             node: the node's cards; None if they are unknown.
         """
@@ -160,7 +160,7 @@ class PreferredAllocation:
         """Refuse devices that a container was assigned in another unit, if no container waits for them in this unit.
 
         Raises:
-            DevicePluginError: this number of devices is now another amount than the pod was assigned.
+            DevicePluginError: this number of devices is no longer the amount that the pod was assigned.
         """
         if self._whole or self.expects(pods, held, size):
             return
@@ -191,7 +191,7 @@ class PreferredAllocation:
             pods: the pods of this node.
             held: the devices of this resource that containers hold already.
             device_ids: the device IDs that the kubelet chose.
-            unassigned: the UIDs of the pods without assignment that the kubelet has not admitted; None if they are
+            unassigned: the UIDs of the pods without an assignment that the kubelet has not admitted; None if they are
                 unknown. If it is empty, the pod was deleted during its admission, and no card is kept for it.
 
         Raises:

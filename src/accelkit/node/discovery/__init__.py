@@ -68,7 +68,7 @@ def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) 
 
 
 def survey(root: Path, profiles: Iterable[Profile]) -> Survey:
-    """Return the cards as `discover` does, with the state of the vendors' libraries on this host.
+    """Return the cards as `discover` does, and the state of the vendors' libraries on this host.
 
     Raises:
         DevicePluginError: a required file cannot be read.

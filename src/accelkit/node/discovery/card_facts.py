@@ -23,13 +23,13 @@ def read_model(device: Device) -> str:
 
 
 def read_number(sources: Iterable[Source], device: Device) -> int | None:
-    """Return the driver's number of a card, or None."""
+    """Return the number that the driver assigns to a card, or None."""
     found = read_from_sources(sources, device, lambda source: source.read_number(device))
     return next((number for number in found if number is not None), None)
 
 
 def read_minor(device: Device) -> int | None:
-    """Return the driver's number in the names of a card's device nodes, or None."""
+    """Return the driver number in the names of a card's device nodes, or None."""
     part = device.partition
     return part.minor if part and part.kfd else read_number(device.discovery.minor, device)
 

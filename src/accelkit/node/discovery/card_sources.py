@@ -1,7 +1,7 @@
 """The card sources that a profile can name, such as `{from: nvml}`, and the facts that each of them reads.
 
-Another distribution adds a source by an entry point in the group `accelkit.memory_sources` that names a `CardSource`
-class. Profiles refer to it by the name of the entry point, for memory and for its other facts.
+Another distribution can add a source through an entry point in the group `accelkit.memory_sources` that names a
+`CardSource` class. Profiles refer to it by the name of the entry point, for memory and for its other facts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Memory:
 
     Attributes:
         reserved_bytes: the part that driver and firmware reserve; None if unknown.
-        estimated: whether it is the memory of the model, not of this card.
+        estimated: whether it is the memory of the model rather than of this card.
     """
 
     total_bytes: int
@@ -79,14 +79,14 @@ class CardSource:
         """Return the card's model."""
 
     def read_number(self, device: Device) -> int | None:
-        """Return the driver's number of the card."""
+        """Return the number that the driver assigns to the card."""
 
     def read_memory(self, device: Device) -> Memory | None:
         """Return the memory of the card."""
 
 
 class _Facts(CardSource):
-    """A key of the profile's `facts` file of `key: value` lines."""
+    """A key in the profile's `facts` file, which contains `key: value` lines."""
 
     def read_model(self, device: Device) -> str | None:
         return device.facts.get(self.source.key)

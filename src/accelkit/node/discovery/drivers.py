@@ -9,9 +9,9 @@ from accelkit.vendors.profiles import PciDiscovery
 
 
 def list_missing_drivers(found: Sequence[FoundCard]) -> list[str]:
-    """Return a sentence for each card of a host if none of them has its driver; else nothing.
+    """Return a sentence for each card of a host if none of them has its driver; otherwise nothing.
 
-    If another card of the host has its driver, a card without one is probably meant for a virtual machine, or unused.
+    If another card of the host has its driver, a card without one is probably reserved for a virtual machine or unused.
     """
     unbound = [text for card in found if (text := _describe_unbound(card))]
     return unbound if len(unbound) == len(found) else []

@@ -35,7 +35,7 @@ def find_fabric_links(
     }
 
 
-# Of equal pairs, the later one takes precedence. One end that reports a link is enough.
+# If the same pair occurs twice, the later one takes precedence. It is enough if one end reports a link.
 def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, _Found]]:
     # A switch connects every card that has links to one.
     yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)

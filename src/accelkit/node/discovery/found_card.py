@@ -1,4 +1,4 @@
-"""A card of this host as discovery found it, with facts for containers and health checks beyond the inventory."""
+"""A card of this host as discovery found it. It has facts for containers and health checks beyond the inventory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class FoundCard:
     Attributes:
         card: the card in the inventory.
         index: the number of the card among all cards of the node.
-        minor: the driver's number in the names of device nodes; None if unknown, because the index would be a guess.
+        minor: the driver number in the names of device nodes; None if unknown, because using the index would be a
+            guess.
         profile: the profile of its vendor, with the device nodes of this host.
-        render: the number of its render node; None if unknown, or without one.
+        render: the number of its render node; None if it is unknown or does not exist.
         uuid: its name in the vendor's tools; None if unknown.
         device: its folder in sysfs, below the root, as in `/sys/bus/pci/devices`; None if it is not a PCI device.
         part_of: the name, in the vendor's tools, of the card that it is a part of; None if it is not a part.
         part_nodes: the device nodes of the part, besides those of the card; None if unknown.
-        driver: the kernel driver that is bound to it; None without one, or if it cannot be read.
+        driver: the kernel driver that is bound to it; None if there is none or it cannot be read.
     """
 
     card: Card
@@ -44,7 +45,7 @@ class FoundCard:
         return self if self.card.nic == nic else replace(self, card=msgspec.structs.replace(self.card, nic=nic))
 
     def oversubscribe(self, memory_factor: float) -> FoundCard:
-        """Return the card with `memory_factor` times its memory for all shares together."""
+        """Return the card with `memory_factor` times its memory available to its shares."""
         if self.card.memory_factor == memory_factor:
             return self
         return replace(self, card=msgspec.structs.replace(self.card, memory_factor=memory_factor))

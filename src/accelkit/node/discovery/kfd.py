@@ -36,7 +36,7 @@ class KfdCard:
     Attributes:
         memory_bytes: its memory; None if unknown.
         linked: the PCI addresses of the cards at the other ends of its XGMI links.
-        hive: the number of its XGMI hive, 0 without one.
+        hive: the number of its XGMI hive, or 0 if it has none.
         parts: its partitions by number, if each has its own render node; empty for a card without partitions.
     """
 
@@ -85,7 +85,8 @@ def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
 def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
     properties = read_key_values(folder / "properties", None)
     location, render = _read_integer(properties, "location_id"), _read_integer(properties, "drm_render_minor")
-    # The driver writes the number of the partition in place of the function; later releases, in the four highest bits.
+    # The driver writes the number of the partition in place of the function; later releases write it in the four
+    # highest bits.
     number = None if location is None else (location & 0x7) or location >> 28 & 0xF
     return KfdPart(number, render, memory) if number is not None and render and render > 0 else None
 

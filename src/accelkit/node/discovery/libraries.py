@@ -1,4 +1,4 @@
-"""The vendors' libraries of a host, loaded from there, so that accelkit's image does not contain them."""
+"""Vendor libraries, loaded from the host so that accelkit's image does not need to contain them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from accelkit.node.discovery.sysfs import follow_links, read_text
 
-# The folders in which drivers are installed, in the order of the search: on the host itself, in the container of
+# The folders in which drivers are installed, in search order: on the host itself, in the container of
 # NVIDIA's operator, and on Google's nodes.
 DRIVER_ROOTS: Final = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 _FOLDERS: Final = (
@@ -70,7 +70,7 @@ def find_library(root: Path, name: str) -> Library:
 
 
 def load_library(root: Path, name: str) -> Library:
-    """Load a library for the life of this process: from the host by its path, else from this container.
+    """Load a library for the lifetime of this process: from the host by its path, or from this container.
 
     After that, the dynamic linker finds the loaded library by its name (its soname). Modules that open it by name, such
     as `pynvml`, therefore get the library that was loaded here.

@@ -58,8 +58,8 @@ class NvmlInstance:
 
     Attributes:
         name: the model, such as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
-        gpu_instance: the driver's number of the GPU instance.
-        compute_instance: the driver's number of the compute instance within the GPU instance.
+        gpu_instance: the number that the driver assigns to the GPU instance.
+        compute_instance: the number that the driver assigns to the compute instance within the GPU instance.
     """
 
     uuid: str
@@ -174,7 +174,7 @@ class Nvml:
 
 @contextmanager
 def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
-    """Open the library for the duration of the context; yield None if library or driver is missing, and its state.
+    """Open the library for the context; yield it (None if the library or the driver is missing) and its state.
 
     Sessions are short, because their handles would outlive a restart of the driver.
     """

@@ -1,7 +1,7 @@
 """Parts of a card that its driver offers as separate cards: instances of NVIDIA's MIG, partitions of AMD's cards.
 
-A card with parts does not count as a card, because a holder of the whole card would hold its parts, too. Each part has
-its own identity and amount of memory. Its own device nodes replace or complete those of the card.
+A card with parts does not count as a card, because a holder of the whole card would also hold its parts. Each part has
+its own identity and amount of memory. Its own device nodes replace or supplement those of the card.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.node.discovery.sysfs import find_trailing_number, read_key_values,
 _CAPABILITIES: Final = "proc/driver/nvidia/capabilities"
 _MINOR: Final = "DeviceFileMinor"
 _CAP_NODE: Final = "/dev/nvidia-caps/nvidia-cap{}"
-# The separator before the suffix of a model, in the form of NVIDIA's library.
+# The separator before the suffix of a model, as NVIDIA's library writes it.
 _MIG: Final = " MIG "
 
 
@@ -31,7 +31,7 @@ class Partition:
         part_of: the name, in the vendor's tools, of the card that it is a part of; empty if unknown.
         nvml: its facts from NVIDIA's library, in the form of a card's; None for other vendors.
         kfd: its facts from AMD's compute driver; None for other vendors.
-        minor: the driver's number of this part; None without one, or if it is unknown.
+        minor: the number that the driver assigns to this part; None if there is none or it is unknown.
         suffix: the suffix of the model's name.
         nodes: the device nodes that it needs besides those of the card; None if unknown.
     """

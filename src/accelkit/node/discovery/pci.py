@@ -95,7 +95,7 @@ def _build_card(card: _PciCard, host: Host, card_id: str, links: tuple[Link, ...
         pci_root=find_pci_root(device.folder),
         links=links,
         index=index,
-        # MIG instances share the driver's number of their card, so it does not identify one of them.
+        # MIG instances share the driver number of their card, so it does not identify an instance.
         minor=None if device.partition and device.partition.nvml else read_minor(device),
         bdf=device.bdf,
         memory_source="admin" if overridden else memory.source if memory else "",
@@ -149,8 +149,8 @@ def _split(card: _PciCard) -> Iterator[_PciCard]:
 
 
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
-    # A card split into virtual functions is offered as these. A virtual function without the vendor's driver is meant
-    # for a virtual machine.
+    # A card that is split into virtual functions is offered as those functions. A virtual function without the vendor's
+    # driver is reserved for a virtual machine.
     if (folder / "physfn").exists():
         return driver not in discovery.drivers
     return (read_integer(folder / "sriov_numvfs") or 0) > 0

@@ -117,7 +117,7 @@ def read_key_values(path: Path, separator: str | None = ":") -> Mapping[str, str
 
 
 def follow_links(root: Path, path: str) -> PurePosixPath | None:
-    """Return the target of a path of the host, relative to its root; None for endless links.
+    """Return the target of a path of the host, relative to its root; None if the links form a loop.
 
     Links are resolved as on the host, where `/` is the root. The target may be missing. The first part of a path is not
     resolved, because the folder at the root may be a mount of the host's folder.

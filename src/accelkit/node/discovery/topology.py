@@ -1,7 +1,7 @@
 """Nearness of the devices of a host to each other, from their links, PCI paths and NUMA nodes.
 
-In a virtual machine with a flat PCI tree, the paths have no meaning. Then the nearness is unknown, because a wrong
-value would be worse.
+In a virtual machine with a flat PCI tree, the paths have no meaning. In that case, the nearness is unknown, because a
+wrong value would be worse.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PciPath:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a device; `pci` states whether it is a PCI device. Its path may be unknown nevertheless."""
+    """The location of a device; `pci` states whether it is a PCI device. Even then, its path may be unknown."""
 
     numa: int | None
     path: PciPath | None

@@ -29,8 +29,8 @@ def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
 def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path | None:
     """Return the leaf cgroup of a container's processes; None if it does not exist or is not visible.
 
-    Containerd names it `<id>` or `cri-containerd-<id>.scope`, CRI-O `crio-<id>` or `crio-<id>.scope`, by the cgroup
-    driver. Below that cgroup, crun creates another one for the container.
+    Containerd names it `<id>` or `cri-containerd-<id>.scope`, CRI-O `crio-<id>` or `crio-<id>.scope`, depending on the
+    cgroup driver. Below that cgroup, crun creates another one for the container.
 
     Args:
         root: the host's root folder.
@@ -41,7 +41,7 @@ def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path |
     pod = find_pod_cgroup(root, pod_uid)
     if pod is None or not _CONTAINER_ID.fullmatch(own_id):
         return None
-    # The cgroup of CRI-O's monitor of the container has the ID in its name too.
+    # The cgroup of CRI-O's container monitor also has the ID in its name.
     named = re.compile(rf"(?:(?:cri-containerd|crio|docker|libpod)-)?{own_id}(?:\.scope)?")
     found = next((folder for folder in sorted(pod.iterdir()) if named.fullmatch(folder.name)), None)
     return None if found is None else _descend(found)

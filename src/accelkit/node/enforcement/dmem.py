@@ -1,4 +1,4 @@
-"""Limits of pods to their shares by the kernel's dmem controller."""
+"""Enforcement of pods' shares by the kernel's dmem controller."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REGION: Final = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 
 
 def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
-    """Limit a pod to its shares by dmem.
+    """Limit a pod to its shares through dmem.
 
     The limit belongs to the pod's cgroup and disappears with it. It is set only if the controller is already enabled
-    for that cgroup, and nothing else on the host is changed. Memory that the pod holds already stays allocated.
+    for that cgroup, and nothing else on the host is changed. Memory that the pod already holds stays allocated.
 
     Args:
         root: the host's root folder.
@@ -28,7 +28,7 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
         granted: the bytes that the pod may use, by PCI address.
 
     Returns:
-        Whether the kernel has all of the limits, as read back. If not, the pod's shares are advisory.
+        Whether the kernel applies all of the limits, as read back. If not, the pod's shares are advisory.
     """
     try:
         folder = find_pod_cgroup(root, pod_uid)
@@ -41,7 +41,7 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
 
 
 def _find_region(root: Path, bdf: str) -> str | None:
-    """Return the name of a card's only region; None if it has none, or several, which dmem cannot limit together."""
+    """Return the name of a card's only region; None if it has none or several, which dmem cannot limit as a whole."""
     names = read_key_values(root / CGROUPS / "dmem.capacity", None)
     own = [name for name in names if (match := _REGION.fullmatch(name)) and match[1] == bdf]
     return own[0] if len(own) == 1 else None
@@ -51,7 +51,7 @@ def _write_limit(root: Path, file: Path, bdf: str, amount: int) -> bool:
     region = _find_region(root, bdf)
     if region is None or not file.exists():
         return False
-    # The kernel accepts one region in each write.
+    # The kernel accepts only one region per write.
     file.write_text(f"{region} {amount}\n")
     held = read_key_values(file, None).get(region, "")
     return held.isdecimal() and int(held) <= amount

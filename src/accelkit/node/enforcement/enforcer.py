@@ -1,4 +1,4 @@
-"""Limits of this node's pods to their shares, by the mechanisms that the node has."""
+"""Enforcement of the shares of this node's pods, by the mechanisms that the node has."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Enforcer:
         root: the host's root folder.
         pods: the pods of this node.
         load: returns the module `pynvml`, or None if NVIDIA's library is missing.
-        cgroup_limits: whether the limits of cgroups are set, by NVIDIA's driver and by dmem.
+        cgroup_limits: whether cgroup limits are set, through NVIDIA's driver and through dmem.
         clock: returns monotonic seconds.
     """
 
@@ -54,11 +54,12 @@ class Enforcer:
         self._done: object = None
         self._done_at = 0.0
         self._errors = ErrorReporter(log, logging.INFO)
-        # The mechanism that enforces the memory of each pod, by namespace and name. Pods without one are left out.
+        # The mechanism that enforces the memory of each pod, by namespace and name. Pods without such a mechanism are
+        # left out.
         self.enforced: Mapping[PodName, str] = {}
 
     async def enforce(self, found: Sequence[FoundCard]) -> None:
-        """Limit the memory of the pods, if pods or cards have changed or the limits were set some time ago."""
+        """Limit the memory of the pods, if pods or cards have changed or the limits are due to be set again."""
         pods = self._pods.list_pods()
         state = [(each.cgroup_uid, each.running, each.assigned) for each in pods], [each.card for each in found]
         if state == self._done and self._clock() - self._done_at < _AGAIN_SECONDS:
@@ -91,7 +92,8 @@ class Enforcer:
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
         """Yield a limit for each card of each running container with shares; whole cards need none.
 
-        Yield nothing if a card of the pod is not an NVIDIA card: then another mechanism limits the pod, or none does.
+        Yield nothing if a card of the pod is not an NVIDIA card: in that case, another mechanism or none limits the
+        pod.
         """
         shares = [
             (container, share)
@@ -155,5 +157,5 @@ def _takes_limits(found: FoundCard | None) -> bool:
 
 
 def _is_counted(found: FoundCard, by: str) -> bool:
-    """Return whether the memory counted at the card's PCI address is its own, and not that of the containing card."""
+    """Return whether the memory counted at the card's PCI address is its own, not that of the containing card."""
     return by in found.profile.enforcement and bool(found.card.bdf) and found.part_of is None

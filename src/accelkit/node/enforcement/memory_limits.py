@@ -3,8 +3,8 @@
 The driver refuses memory beyond the limit, whatever the program does, and reports the limit to the program as the
 memory of the card. A limit belongs to the leaf cgroup of a container and disappears with it.
 
-The soft limit is always 0, so nothing must be released. The driver would reserve a soft limit in all parent cgroups
-too. It does not detect the end of a container, so the reservation would stay. The shares of a card together do not
+The soft limit is always 0, so nothing needs to be released. The driver would reserve a soft limit in all parent cgroups
+too. It does not detect the end of a container, so the reservation would stay. The total of a card's shares does not
 exceed the card, so each container gets its share without a reservation.
 """
 
@@ -35,7 +35,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The limits that the driver applies, as read back; `problem` is why it does not apply others, or empty."""
+    """The limits that the driver applies, as read back; `problem` is why it does not apply the others, or empty."""
 
     held: frozenset[MemoryLimit]
     problem: str = ""

@@ -1,4 +1,4 @@
-"""Limits of containers' programs to their shares by NVIDIA's MPS."""
+"""Enforcement of shares on the programs in containers, by NVIDIA's MPS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_MPS: Final = MpsFolders()
 def find_enforcement(
     root: Path, found: FoundCard, *, folders: MpsFolders, list_daemons: Callable[[], Mapping[int, str | None]]
 ) -> Literal["mps"] | None:
-    """Return `mps` if an MPS control daemon runs for the card, so that its limits can be set; else None.
+    """Return `mps` if an MPS control daemon runs for the card, so that its limits can be set; otherwise None.
 
     NVIDIA's memory limits and dmem are not returned, because they apply to containers and pods, not to cards.
 
@@ -52,7 +52,7 @@ def find_enforcement(
         return None
     pipes, shared_memory = (root / path.removeprefix("/") for path in (folders.pipes, folders.shared_memory))
     pid = read_integer(pipes / "nvidia-cuda-mps-control.pid")
-    # The file stays when the daemon is killed, and another process may have its number now.
+    # The file remains when the daemon is killed, and another process may now have its process ID.
     if pid is None or not (pipes / "control").exists() or read_text(root / f"proc/{pid}/comm") != MPS_COMMAND:
         return None
     daemons = list_daemons()
@@ -61,7 +61,7 @@ def find_enforcement(
 
 
 def is_replaced(root: Path, folders: MpsFolders) -> bool:
-    """Return whether the folder of shared memory is a symbolic link that a client made, or is behind one.
+    """Return whether the folder of shared memory is a symbolic link that a client created, or is below one.
 
     Clients can write to the folder of pipes. A container runtime would mount the target of the link into the next
     client.
@@ -116,7 +116,7 @@ def list_mps_mounts(folders: MpsFolders) -> Mapping[str, str]:
 
 
 def _serves(visible: str | None, uuid: str) -> bool:
-    """Return whether a daemon serves a card, given its CUDA_VISIBLE_DEVICES; None is all cards."""
+    """Return whether a daemon serves a card, given the daemon's CUDA_VISIBLE_DEVICES; None means all cards."""
     if visible is None:
         return True
     # CUDA accepts the beginning of a UUID. Numbers may be in CUDA's own order, so their cards are unknown.

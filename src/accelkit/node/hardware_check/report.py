@@ -20,7 +20,7 @@ from accelkit.node.health import HealthMonitor
 from accelkit.node.processes.nvml import UsedMemory, read_used_memory
 from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, list_pids
 
-# A signal of one observation may be momentary; the monitor reports a defect after two.
+# A signal in one observation may be temporary; the monitor reports a defect after two observations.
 _OBSERVATIONS: Final = 2
 
 
@@ -39,7 +39,7 @@ class CardReport(msgspec.Struct, frozen=True):
         device_nodes: the device nodes that a container gets for it.
         processes: the processes that have it open.
         memory_limits: why NVIDIA's driver does not enforce limits of containers on it; empty if it does; None for cards
-            of other vendors.
+            from other vendors.
     """
 
     card: Card

@@ -1,4 +1,4 @@
-"""The health of cards, from signals of the host's files and of the driver, with hysteresis."""
+"""The health of cards, derived with hysteresis from the host's files and the driver."""
 
 from accelkit.node.health.monitor import HealthChecks, HealthMonitor
 

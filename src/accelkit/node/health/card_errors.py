@@ -1,4 +1,4 @@
-"""Events and metrics for errors of cards, and the annotation by which administrators declare cards repaired."""
+"""Events and metrics for card errors, and the annotation by which administrators declare cards repaired."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from accelkit.vendors.xids import XidAction, find_xid
 
 log = logging.getLogger(__name__)
 
-# The least time between two Events for the same XID of a card, because a program may cause one repeatedly.
+# The minimum time between two Events for the same XID of a card, because a program may cause an XID repeatedly.
 _EVENT_SECONDS: Final = 600.0
 
 
 class CardErrors:
-    """Reporter of the errors of a node's cards, by Events and metrics.
+    """Reporter of card errors on a node, through Events and metrics.
 
     Args:
         node: this node.
@@ -50,7 +50,7 @@ class CardErrors:
         self._recorded_at: dict[tuple[str, int], float] = {}
 
     async def report_xids(self) -> None:
-        """Report the XIDs since the last call: by metrics, and those that require an action by Events, too."""
+        """Report the XIDs since the last call as metrics, and also as Events if they require an action."""
         for card, xid in self._monitor.take_xids():
             action = find_xid(xid).action
             self._metrics.xids.labels(card, str(xid), action.value).inc()

@@ -1,8 +1,8 @@
 """A card's health over time: its signals, compared with those of the first observation, with hysteresis.
 
-A card becomes unhealthy after two bad observations, because one may be a reset. It becomes healthy again after some
-minutes without a bad one. A fault does not depend on observations: it stays until the card is repaired. Signals that
-cannot be read are unknown, and never make a healthy card unhealthy.
+A card becomes unhealthy after two bad observations, because a single one may be a reset. It becomes healthy again after
+some minutes without a bad observation. A fault does not depend on observations: it stays until the card is repaired.
+Signals that cannot be read are unknown, and never make a healthy card unhealthy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.node.health.faults import Fault
 from accelkit.node.health.signals import Signals
 from accelkit.vendors.xids import XidAction, find_xid
 
-# Two in a row, so that a short reset or reload of the driver does not count.
+# Two in a row, so that a brief reset or driver reload does not count.
 _MIN_BAD_OBSERVATIONS = 2
 # An error counter never decreases, so only time without new errors ends a bad state. Errors repeat within minutes.
 _QUIET_SECONDS = 300.0
@@ -29,7 +29,7 @@ class CardHistory:
     Attributes:
         health: its current health.
         reason: why it is not healthy.
-        fault: the fault that requires a repair; None without one.
+        fault: the fault that requires a repair; None if there is none.
     """
 
     health: Health = Health.HEALTHY
@@ -47,7 +47,7 @@ class CardHistory:
             signals: the signals of this observation.
             now: the time of a monotonic clock, in seconds.
             xids: the errors that the driver reported since the last observation.
-            defect: a sentence about a permanent defect of the card; None without one.
+            defect: a sentence about a permanent defect of the card; None if it has none.
         """
         errors = [*self._list_errors(signals), *([defect] if defect else [])]
         first = self._first or Signals()
@@ -82,7 +82,7 @@ class CardHistory:
     def _update_fault(self, driver_start: str, xids: Sequence[int]) -> None:
         if self.fault is not None and self.fault.is_repaired(driver_start):
             self.fault = None
-        # The first XID is the cause of the next ones, unless one of these requires a replacement.
+        # The first XID is the cause of those that follow it, unless one of them requires a replacement.
         for xid in xids:
             action = find_xid(xid).action
             if action is XidAction.REPLACE or (action.harms and self.fault is None):

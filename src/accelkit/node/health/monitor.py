@@ -80,7 +80,7 @@ class HealthMonitor:
             return {card: str(history.fault) for card, history in self._histories.items() if history.fault}
 
     def remember_fault(self, card: str, fault: str) -> None:
-        """Restore the fault of a card that was not observed yet."""
+        """Restore the fault of a card that has not been observed yet."""
         with self._lock:
             self._histories.setdefault(card, CardHistory(fault=Fault.parse(fault)))
 

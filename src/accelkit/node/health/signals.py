@@ -1,6 +1,6 @@
 """The health signals of one card, from the host's files.
 
-Paths are below a root, which differs in containers and tests. The files belong to the Linux kernel's PCI and AER
+Paths are relative to a root, which differs in containers and tests. The files belong to the Linux kernel's PCI and AER
 interfaces, and to amdgpu's RAS interface.
 """
 
@@ -16,7 +16,7 @@ from accelkit.node.discovery.sysfs import read_text
 _DEVICES = Path("sys/bus/pci/devices")
 _NUMBER = re.compile(r"^\s*(\S+?):?\s+(\d+)\s*$", re.MULTILINE)
 _BOOT_ID = re.compile(r"[0-9a-f-]{36}")
-# The configuration space of a device that has left the bus reads as ones only.
+# The configuration space of a device that has left the bus reads as all ones.
 _GONE_FROM_BUS = b"\xff\xff\xff\xff"
 # Uncorrected errors of the link or the device; corrected errors are normal.
 _AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal")
@@ -30,7 +30,7 @@ class Signals:
         present: whether the PCI device exists.
         bound: whether it is bound to a kernel driver.
         driver: the name of that driver.
-        answers: whether its configuration space is readable, which does not contain ones only.
+        answers: whether its configuration space is readable and does not contain only ones.
         link_width: the number of PCI lanes in use.
         errors: uncorrected errors since the driver was loaded, by counter.
         nodes: its existing device nodes.
@@ -127,12 +127,12 @@ def _read_number(path: Path, unread: list[str]) -> int | None:
     except OSError:
         unread.append(path.name)
         return None
-    # A link that is down has 0 lanes, and an unknown link 255.
+    # A link that is down has 0 lanes, and an unknown link has 255.
     return int(text) if text.isdigit() and 0 < int(text) < 255 else None  # noqa: PLR2004 - the kernel's unknown width
 
 
 def _read_counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
-    """Return the total of a file of `name number` lines, by the file's name; the sum if it has no total."""
+    """Return the total in a file of `name number` lines, keyed by the file's name; the sum if it has no total."""
     try:
         text = path.read_text()
     except FileNotFoundError:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _WAIT_MILLISECONDS = 2000
 # The largest number of XIDs to keep for a card until they are taken.
 _MAX_XIDS = 100
-# The time between two attempts. A driver or card that was removed usually returns within minutes.
+# The time between two attempts. A driver or card that was removed usually reappears within minutes.
 _RETRY_SECONDS = 60.0
 
 
@@ -107,7 +107,7 @@ class XidWatch:
                 uuids[_identify(handle)] = uuid.decode() if isinstance(uuid, bytes) else uuid
 
     def _collect(self, nvml: Any, events: Any, uuids: Mapping[int | None, str]) -> None:
-        """Collect reports until it is time to register further cards."""
+        """Collect reports until it is time to register more cards."""
         end = time.monotonic() + _RETRY_SECONDS
         while not self._stop.is_set() and time.monotonic() < end:
             try:

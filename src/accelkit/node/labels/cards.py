@@ -12,7 +12,7 @@ from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
 _MAX_VALUE = 63
-# The prefix of the continuation of a long value, because a label's value must start with a letter or a digit.
+# The prefix with which a long value continues, because a label's value must start with a letter or a digit.
 _CONTINUED = "Z"
 
 
@@ -20,8 +20,8 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
     """Return the labels of these cards.
 
     These are `accelkit.io/cards.count` and `.memory` (GiB of all cards) and, for each vendor, `.<vendor>.count`,
-    `.<vendor>.model` and `.<vendor>.memory` (MiB of the smallest card). The labels of memory are omitted if the memory
-    of a card is unknown.
+    `.<vendor>.model` and `.<vendor>.memory` (MiB of the smallest card). The memory labels are omitted if the memory of
+    a card is unknown.
 
     Args:
         cards: the node's cards.
@@ -57,7 +57,7 @@ def _fill_patterns(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[s
 
 
 def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
-    """Return the facts that labels of profiles may contain, without those that are unknown for a card."""
+    """Return the facts that the labels in profiles may contain, without those that are unknown for a card."""
     facts = {"count": str(len(cards))}
     if model := _find_model(cards):
         facts["model"] = model

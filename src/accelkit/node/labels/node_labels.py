@@ -77,7 +77,7 @@ class NodeLabels:
         self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
-        """Read the host, and write changed labels. A failed write is tried again a minute later."""
+        """Read the host, and write changed labels. A failed write is retried a minute later."""
         if self._read_at is not None and self._clock() - self._read_at < _INTERVAL_SECONDS:
             return
         self._read_at = self._clock()
@@ -100,7 +100,7 @@ class NodeLabels:
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
-        # Vendors' keys are written directly, because NFD's master uses either of two objects that contain a label.
+        # Vendors' keys are written directly, because NFD's master uses an arbitrary one if two objects contain a label.
         desired_by_nfd, desired_directly = _split(desired, through_nfd=through_nfd)
         recorded_by_nfd, recorded_directly = _split(recorded, through_nfd=through_nfd)
         features = plan(desired_by_nfd, present, recorded_by_nfd, by_others=False)

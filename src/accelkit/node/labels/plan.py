@@ -1,4 +1,4 @@
-"""Plan of the labels to write and to delete, from the wanted, the present and the recorded labels."""
+"""Plan of the labels to write and to delete, from the desired, the present and the recorded labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LabelChanges:
 def plan(
     desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> LabelChanges:
-    """Return the changes from the present to the wanted labels, without changes to labels of other clients.
+    """Return the changes from the present to the desired labels, without changes to labels of other clients.
 
     A present key that accelkit did not write belongs to another client. So does a recorded key whose value has changed.
 

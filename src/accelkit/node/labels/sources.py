@@ -15,7 +15,7 @@ from accelkit.node.discovery import sysfs
 
 FEATURE: Final = "feature.node.kubernetes.io/"
 
-# The prefixes of all names that this module builds.
+# The prefixes of all label names that this module builds.
 FEATURES: Final = tuple(
     f"{FEATURE}{source}" for source in ("cpu-cpuid.", "kernel-version.", "pci-", "system-os_release.")
 )
@@ -27,7 +27,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
 # Flags whose names differ between the kernel and NFD.
 _FLAG_NAMES = {"aes": "AESNI", "sha_ni": "SHA", "svm": "SVM"}
-# Flags by which users select nodes. The kernel lists hundreds.
+# Flags by which users select nodes. The kernel lists hundreds of flags.
 _FLAGS = re.compile(
     r"(?:aes|adx|avx\w*|amx_\w+|fma|fma4|sha_ni|vaes|vpclmulqdq|gfni|vmx|svm|xop|movdiri|movdir64b|serialize|wbnoinvd"
     r"|enqcmd|hypervisor|asimd\w*|sve\w*|sme\w*|bf16|i8mm|crc32|sha[123]|pmull)"

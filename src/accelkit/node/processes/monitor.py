@@ -1,4 +1,4 @@
-"""Monitor of the processes on this node's cards: over-use by pods, and processes that belong to no pod."""
+"""Monitor of the processes on this node's cards: overuse by pods, and processes that do not belong to a pod."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProcessMonitor:
     Args:
         root: the host's root folder.
         pods: this node's pods.
-        events: the recorder of Events for over-use.
+        events: the recorder of Events for overuse.
         metrics: the metrics of the agent.
         scan: the scan of the processes that have cards open.
         clock: a monotonic clock in seconds.
@@ -75,7 +75,7 @@ class ProcessMonitor:
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
-        """Compare if the last comparison is old enough; warn once of each pod and card while the over-use lasts."""
+        """Compare if the last comparison is old enough; warn once for each pod and card while the overuse lasts."""
         if not found or (self._scanned_at is not None and self._clock() - self._scanned_at < _INTERVAL_SECONDS):
             return
         self._scanned_at = self._clock()
@@ -85,7 +85,7 @@ class ProcessMonitor:
             self._report(str(exc))
             return
         pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
-        # The owner of a process that cannot be read is unknown, so none is reported as strange or harmless.
+        # The owner of a process that cannot be read is unknown, so no process is reported as strange or harmless.
         if result.unscanned:
             self._report(f"the processes on these cards are not scanned: {', '.join(result.unscanned)}")
         elif result.processes.unread:
@@ -108,7 +108,7 @@ class ProcessMonitor:
             try:
                 nodes[each.card.id] = list_own_nodes(each)
             except DevicePluginError:
-                # NVIDIA's library still finds its memory by its address.
+                # NVIDIA's library still finds the card's memory by its address.
                 continue
         bdfs = find_cards_by_address(found)
         scan = self._read_passed(Cards(nodes, bdfs))

@@ -22,7 +22,7 @@ class MountTables:
 
         Args:
             process: the folder in `/proc` of the process that has the file open.
-            mount: the file's mount ID; None in a tree of files of a test, which has none.
+            mount: the file's mount ID; None in a test's file tree, which has no mount IDs.
         """
         return mount is None or self._read(process).get(mount) in _LOCAL
 
@@ -37,6 +37,6 @@ class MountTables:
 
 
 def _parse(mountinfo: str) -> Mapping[str, str]:
-    """Return the types of file systems by mount ID. The kernel escapes spaces in paths there."""
+    """Return the file system types by mount ID. The kernel escapes spaces in the paths in this file."""
     lines = (line.partition(" - ") for line in mountinfo.splitlines())
     return {mount.split(" ", 1)[0]: rest.split(" ", 1)[0] for mount, separator, rest in lines if separator}

@@ -1,7 +1,7 @@
-"""Exchange between two containers of the agent's pod: the agent requests the scan of processes that its neighbour runs.
+"""Exchange between two containers of the agent's pod: the agent requests the process scan that the other one runs.
 
 In a folder that both share, the agent writes the device nodes of cards. `accelkit process-scan` writes the processes
-that have them open. Only the latter may read all processes, and it has neither a token nor a use for the network.
+that have them open. Only the latter may read all processes, and it neither has a token nor uses the network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.node.enforcement.mps import read_mps_daemons
 from accelkit.node.processes.scan import Processes, find_card_processes, list_pids
 
 SCAN_SECONDS: Final = 15.0
-# A scan older than some intervals is not used.
+# A scan that is older than several intervals is not used.
 _STALE_SECONDS: Final = 4 * SCAN_SECONDS
 _CARDS: Final = "cards.json"
 _SCAN: Final = "processes.json"
@@ -40,9 +40,9 @@ class Scan(msgspec.Struct, frozen=True):
     """The result of a scan.
 
     Attributes:
-        at: seconds since the machine started, which are equal in all its containers.
+        at: seconds since the machine started, which is the same in all containers.
         processes: the processes that have cards open.
-        mps_daemons: the cards of MPS control daemons, by process ID; None for a daemon of all cards.
+        mps_daemons: the cards of MPS control daemons, by process ID; None for a daemon that serves all cards.
     """
 
     at: float
@@ -58,7 +58,7 @@ class PassedScan:
     """The agent's access to the scan.
 
     Args:
-        folder: the shared folder; None without a scan.
+        folder: the shared folder; None if there is no scan.
         clock: seconds since the machine started.
     """
 

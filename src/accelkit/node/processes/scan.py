@@ -29,12 +29,13 @@ _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 # In a cgroup namespace, the paths of other pods start with `/..`. The outermost pod counts, because a pod that runs a
 # kubelet contains further pods.
 _POD: Final = re.compile(rf"(?:kubepods|:/\.\.).*?[/-]pod({_UID})(?=[./:]|$)", re.MULTILINE)
-# Memory of the card itself: amdgpu has vram, xe vram0 and on, i915 local0 and on.
+# Memory of the card itself: amdgpu has vram, xe has vram0 and up, i915 has local0 and up.
 _MEMORY: Final = re.compile(r"drm-(resident|memory|total)-(?:vram|local)\d*")
 # Resident memory takes precedence. `memory` is an older name of `resident`, and `total` includes evicted memory.
 _FAMILIES: Final = ("resident", "memory", "total")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# The largest number of open files to read for all processes of a pod. Duplicates of a file are free for a process.
+# The largest number of open files to read for all processes of a pod. Duplicate file descriptors cost a process
+# nothing.
 _MAX_FILES: Final = 50_000
 # Reading a process that has just ended fails in one of these ways.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
@@ -47,10 +48,10 @@ class CardProcess:
     Attributes:
         card: the card's ID.
         pid: the process ID.
-        command: the kernel's name of the process, at most 15 characters.
+        command: the name that the kernel has for the process, at most 15 characters.
         pod_uid: the pod of the process, from its cgroup; None if it does not belong to a pod.
         memory_bytes: the memory of the card that the process holds; None if unknown. Memory that several processes of a
-            pod share, after a fork, counts in the first of them.
+            pod share, after a fork, counts for the first of them.
     """
 
     card: str
@@ -81,7 +82,7 @@ class _FilesExceededError(Exception):
 
 @dataclass(slots=True)
 class _Budget:
-    """The number of further open files of a pod to read."""
+    """The number of open files of a pod that may still be read."""
 
     files: int
 
@@ -223,11 +224,11 @@ def _list_open_cards(
         folder: the folder of the process in `/proc`.
         nodes: card IDs by the number or path of their device nodes.
         bdfs: card IDs by PCI address.
-        budget: the number of further files to read.
+        budget: the number of files that may still be read.
         mounts: the mount tables that were read so far.
 
     Raises:
-        _FilesExceededError: the process has more open files.
+        _FilesExceededError: the process has more open files than that.
     """
     with os.scandir(folder / "fd") as entries:
         for entry in entries:
@@ -268,7 +269,7 @@ def _parse_amount(text: str) -> int | None:
 
 
 def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
-    """Return the memory that a process holds, by card. Clients that were counted for the owner before add nothing."""
+    """Return the memory that a process holds, by card. Clients already counted for the owner add nothing."""
     held: dict[str, int | None] = {}
     for each in opened:
         held.setdefault(each.card, None)

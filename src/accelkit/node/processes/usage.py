@@ -70,14 +70,14 @@ def find_over_use(
 def find_strange_processes(
     processes: Sequence[CardProcess], known: Collection[str], services: Collection[str]
 ) -> list[StrangeProcess]:
-    """Return the processes on cards that belong to no pod of this node, in their order.
+    """Return the processes on cards that do not belong to any pod of this node, in their order.
 
     Args:
         processes: the processes on cards.
         known: the UIDs of all pods of the node, with or without a share. For a static pod, this includes the UID that
             its kubelet generated.
-        services: the names of programs of the host. A process can choose its name, so one of these names that holds
-            more than a context is returned, too.
+        services: the names of programs of the host. A process can choose its name, so a process with such a name is
+            also returned if it holds more than a context.
     """
     of_host = {name[:_COMMAND_LENGTH] for name in services}
     return [

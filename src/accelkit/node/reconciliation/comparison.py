@@ -25,12 +25,12 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# The kubelet reports no changes of devices. So the agent asks it after each allocation and each change of a pod, and at
-# this interval for all other changes.
+# The kubelet reports no changes of devices. So the agent queries it after each allocation and each change to a pod, and
+# at this interval for all other changes.
 _RECONCILE_SECONDS = 15.0
 _UNSETTLED_SECONDS = 1.0
 _GATHER_SECONDS = 0.2
-# The watch of pods may have lost an event. Then the pods are listed, at most once in this time.
+# The pod watch may have lost an event. In that case, the pods are listed, at most once in this period.
 _READ_SECONDS = 5.0
 
 
@@ -72,7 +72,7 @@ async def compare_with_kubelet(
         try:
             answer = await list_pod_resources(root)
         except DevicePluginError as exc:
-            # Without an answer, the devices are unknown. They are not empty, so nothing is corrected.
+            # Without an answer, the devices are unknown. Unknown does not mean none, so nothing is corrected.
             errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
             errors.clear()
@@ -95,7 +95,7 @@ async def compare_with_kubelet(
                 await wake.wait()
         except TimeoutError:
             continue
-        # Pods often change in groups, so one comparison covers the whole group.
+        # Pods often change in groups, so that one comparison covers the whole group.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
 
@@ -114,7 +114,7 @@ class _PodRefresher:
         self._read_at = -math.inf
 
     async def read(self) -> None:
-        """List the pods, unless they were listed a short time ago."""
+        """List the pods, unless they were listed recently."""
         if self._clock() - self._read_at >= _READ_SECONDS:
             await self._pods.refresh()
             self._read_at = self._clock()

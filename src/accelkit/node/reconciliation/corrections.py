@@ -1,9 +1,9 @@
 """Order in which assignments are corrected, so that the ledger never counts capacity that a card does not have.
 
-The ledger reads each pod separately. Between two writes it must not allocate cards that only change from one pod to
-another. So a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod has been
-written. During this time the ledger counts too much, never too little. If the other pod cannot be written, the charge
-stays until it can.
+The ledger reads each pod separately. Between two writes, it must not allocate cards that are only moving from one pod
+to another. So a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod has
+been written. During this time the ledger counts too much, never too little. If the other pod cannot be written, the
+charge stays until it can.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING: _Amount = (False, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod with the valid part of its assignment, which the ledger counts, and with what its kubelet reports.
+    """A pod with the valid part of its assignment, which the ledger counts, and the devices that its kubelet reports.
 
     `rejected` is whether a part of the written assignment is not valid.
     """
@@ -33,7 +33,7 @@ class ObservedPod:
 
     @property
     def wrong(self) -> bool:
-        """Whether the assignment must be written again."""
+        """Whether the assignment must be rewritten."""
         return self.written is None or self.rejected or not is_equal(self.written, self.observed)
 
 
@@ -49,10 +49,10 @@ class Correction:
 def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[list[Correction]]:
     """Return the writes in waves; empty if every assignment is as observed.
 
-    The writes of a wave may be done at once. A wave begins when all writes of the wave before it are done.
+    The writes of a wave may run concurrently. A wave begins when all writes of the wave before it are done.
 
     A pod that took a card on which another pod still waits for its devices is not written. The other pod will take the
-    card that this pod left, and until then the sums of the assignments are right for each card. A pod without an
+    card that this pod left, and until then, the sums of the assignments are correct for each card. A pod without an
     assignment is written after all others. Until then the ledger counts it on every card, and this charge covers the
     amounts that other pods hold on cards other than those of their assignments. If one of these pods cannot be written,
     the charge on the cards that it took stays.
@@ -109,13 +109,13 @@ def _add_moving(assignment: Assignment, staying: tuple[Share, ...]) -> Assignmen
 
 
 def _find_entered(pod: ObservedPod) -> set[str]:
-    """Return the cards of which the pod holds more than its assignment states."""
+    """Return the cards on which the pod holds more than its assignment states."""
     was = _sum_amounts(pod.written)
     return {card for card, amount in _sum_amounts(pod.observed).items() if amount > was.get(card, _NOTHING)}
 
 
 def _find_left(pod: ObservedPod, cards: Collection[str]) -> Iterator[Share]:
-    """Yield the amounts of these cards that the ledger counts in excess of what the pod holds."""
+    """Yield the amounts on these cards that the ledger counts in excess of what the pod holds."""
     now = _sum_amounts(pod.observed)
     for card, (whole, memory_bytes, compute) in sorted(_sum_counted(pod, cards).items()):
         still_whole, still_bytes, still_compute = now.get(card, _NOTHING)

@@ -1,8 +1,8 @@
 """The kubelet's checkpoint of devices, the only source for the devices of plain init containers.
 
-The pod resources API omits these. A kubelet's device manager keeps the devices of each container in a file in the
-folder of the plugins' sockets, and renames every new version into place. Its checksum is computed from Go's printed
-form of the content, so it is not compared.
+The pod resources API omits those devices. A kubelet's device manager keeps the devices of each container in a file in
+the folder of the plugins' sockets, and renames every new version into place. The checksum in the file is computed from
+Go's printed form of the content, so it is not compared.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from accelkit.vendors.dialect import Dialect
 log = logging.getLogger(__name__)
 
 CHECKPOINT: Final = PLUGIN_FOLDER / "kubelet_internal_checkpoint"
-# Twice the size at which the lists of all resources, in the finest units, reach the kubelet's limits for lists.
+# Twice the size that the file has if the lists of all resources, in the finest units, reach the kubelet's limits.
 _MOST_BYTES: Final = 64 * 2**20
 
-# By the UID under which the kubelet runs a pod, then by container.
+# Keyed by the UID under which the kubelet runs a pod, then by container.
 RecordedDevices = Mapping[str, Mapping[str, ContainerDevices]]
 
 
@@ -39,7 +39,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     pod_uid: str = msgspec.field(name="PodUID")
     container: str = msgspec.field(name="ContainerName")
     resource: str = msgspec.field(name="ResourceName")
-    # By NUMA node. Only the IDs of accelkit's resources are decoded.
+    # Keyed by NUMA node. Only the IDs of accelkit's resources are decoded.
     device_ids: msgspec.Raw = msgspec.field(name="DeviceIDs")
 
 
@@ -61,7 +61,7 @@ class KubeletCheckpoint:
     Args:
         root: the host's root folder.
         dialect: the dialect whose resources the node offers; devices of all other dialects count too.
-        readable: the metric that is 1 if the last reading succeeded, else 0.
+        readable: the metric that is 1 if the last read succeeded, otherwise 0.
     """
 
     def __init__(self, root: Path, dialect: Dialect, readable: Gauge) -> None:
@@ -73,10 +73,10 @@ class KubeletCheckpoint:
         self._devices: RecordedDevices = {}
 
     def read(self) -> RecordedDevices:
-        """Return the devices of accelkit's resources that containers hold, also those of ended pods.
+        """Return the devices of accelkit's resources that containers hold, including those of ended pods.
 
-        If the file cannot be read, log the error once and return nothing. The assigned cards of init containers are
-        then kept.
+        If the file cannot be read, log the error once and return nothing. The assignments of init containers then stay
+        as they are.
         """
         try:
             self._update()
@@ -112,7 +112,7 @@ class KubeletCheckpoint:
         found: dict[str, dict[str, ContainerDevices]] = defaultdict(dict)
         for entry in _checkpoint.decode(content).data.entries or ():
             if entry.resource in self._resources.memory or entry.resource in self._resources.cards:
-                # A device of several NUMA nodes is listed with each of them.
+                # A device that belongs to several NUMA nodes is listed under each of them.
                 ids = sorted({each for group in _device_ids.decode(entry.device_ids).values() for each in group})
                 of_pod = found[entry.pod_uid]
                 before = of_pod.get(entry.container, ContainerDevices())

@@ -2,7 +2,7 @@
 
 The kubelet reports the device IDs of app containers and sidecars, and each ID of accelkit identifies its card. The
 kubelet does not report plain init containers. It passes their devices on to the containers after them, so an init
-container had the cards of those containers.
+container had the same cards as those containers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ContainerDevices:
     whole: Sequence[str] = ()
 
     def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
-        """Return these devices and the devices of a further resource, of whole cards or of memory."""
+        """Return these devices together with those of another resource, either whole cards or memory."""
         if whole:
             return ContainerDevices(self.memory, [*self.whole, *device_ids])
         return ContainerDevices([*self.memory, *device_ids], self.whole)
@@ -35,16 +35,16 @@ class ContainerDevices:
 class _Moves:
     """Cards that containers after an init container hold instead of the cards that they were assigned."""
 
-    # By assigned card, the held cards.
+    # The held cards, keyed by assigned card.
     to: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, was: Sequence[Share], now: Sequence[Share]) -> None:
-        """Note the cards of a container. Only a container with one card indicates the card of another container."""
+        """Record the cards of a container. Only a container with one card indicates the card of another container."""
         if len(was) == len(now) == 1:
             self.to.setdefault(was[0].card, set()).add(now[0].card)
 
     def follow(self, share: Share) -> Share:
-        """Return the share on the card that all containers of its card hold instead; else the share itself."""
+        """Return the share on the card that all containers of its card hold instead, or the share itself."""
         cards = self.to.get(share.card, set())
         return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
 

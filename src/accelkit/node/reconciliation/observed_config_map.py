@@ -28,7 +28,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
 
-# The interval of writes without a change, because another writer may have damaged the ConfigMap.
+# The interval at which an unchanged ConfigMap is rewritten, because another writer may have damaged it.
 REWRITE_SECONDS: Final = 120.0
 
 
@@ -66,7 +66,7 @@ class AllocationsWriter:
     Args:
         api: an open client.
         namespace: the namespace of the ConfigMap; None to write none.
-        node: the name of the node, which is the name of the ConfigMap too.
+        node: the name of the node, which is also the name of the ConfigMap.
         clock: returns monotonic seconds.
     """
 
@@ -82,14 +82,14 @@ class AllocationsWriter:
         self._errors = ErrorReporter(log)
 
     async def write(self, allocations: Allocations) -> None:
-        """Write the allocations; after a failure, the next call tries again."""
+        """Write the allocations; after a failure, the next call retries."""
         now = self._clock()
         if self._folder is None or (allocations == self._written and now - self._written_at < REWRITE_SECONDS):
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
-        # The API server refuses a key in `data` that `binaryData` has too.
+        # The API server rejects a key in `data` that also exists in `binaryData`.
         patch = {"metadata": {"labels": ALLOCATIONS_LABELS}, "data": data, "binaryData": None}
-        # A request whose answer is lost may have succeeded, so the content is unknown until a request is answered.
+        # A request whose response is lost may have succeeded, so the content is unknown until a request is answered.
         self._written = None
         try:
             await patch_or_create(self._api, self._folder, self._node, patch, self._config_map(data))

@@ -42,17 +42,17 @@ _pod = msgspec.json.Decoder(Pod)
 
 
 class Reconciler:
-    """Corrects assignments to the devices that the kubelet reports, and emits an event and counts each correction.
+    """Corrects assignments to match the devices that the kubelet reports; counts each correction and emits an event.
 
     Attributes:
-        uncounted: the amounts that containers hold and that are in no assignment; None before the first comparison.
-        pods_outdated: whether the kubelet reports other pods than are known here, so that they must be listed again.
+        uncounted: the amounts that containers hold and that no assignment contains; None before the first comparison.
+        pods_outdated: whether the kubelet reports pods that are not known here, so that the pods must be listed again.
 
     Args:
         api: an open client.
         pods: the pods of this node.
         cards: returns the node's cards as the plugins serve them; None before they do.
-        events: emits the events of corrections.
+        events: emits the events for corrections.
         metrics: counts the corrections.
         clock: returns monotonic seconds.
     """
@@ -76,7 +76,7 @@ class Reconciler:
         self._refusals = Refusals(clock)
         self._repeats = RepeatLog(log)
         self._partial = OnceReporter(log)
-        # The UIDs of pods whose writes in the present call were not answered.
+        # The UIDs of pods whose writes in the current call were not answered.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
         self.pods_outdated = False
@@ -86,10 +86,10 @@ class Reconciler:
         held: Mapping[PodName, Mapping[str, ContainerDevices]],
         recorded: RecordedDevices = MappingProxyType({}),
     ) -> bool:
-        """Correct the assignments; return False if a call in a short time may correct more.
+        """Correct the assignments; return False if another call soon may correct more.
 
         If the API server refuses or does not answer the write of a pod, the pod is left out for some time. The other
-        pods are corrected.
+        pods are still corrected.
 
         Args:
             held: the devices that the kubelet reports.
@@ -115,7 +115,7 @@ class Reconciler:
     def _note(self, snapshot: Snapshot) -> None:
         wrong = sum(each.wrong for each in snapshot.observed)
         self.uncounted = snapshot.count_uncounted()
-        # If a pod is still wrong and was not refused, its known state is outdated, or its write was not answered.
+        # If a pod is still wrong and was not refused, either its known state is outdated or its write was not answered.
         refused = self._refusals.list_refused()
         self.pods_outdated = snapshot.pods_outdated or bool(wrong and not snapshot.partial and not refused)
         self._metrics.divergent.set(wrong)
@@ -132,7 +132,7 @@ class Reconciler:
             pod = snapshot.pods[uid].pod.ref
             self._partial.report(uid, f"cannot correct pod {pod}, because its devices are partly unknown: {error}")
         refused = {*self._refusals.list_waiting(), *snapshot.partial}
-        # The writes after a refused write depend on it, so the rest is planned again.
+        # The writes after a refused write depend on it, so the remaining writes are planned again.
         while waves := plan(snapshot.observed, snapshot.awaited, refused):
             newly_refused = await self._write_all(snapshot, waves)
             snapshot = take_snapshot(self._pods.list_pods(), view, node)
@@ -142,7 +142,7 @@ class Reconciler:
         return snapshot
 
     async def _write_all(self, snapshot: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
-        """Write until a wave has refused pods; return their UIDs."""
+        """Write wave by wave until one has refused pods; return their UIDs."""
         refused = set[str]()
 
         async def write(correction: Correction) -> None:
@@ -173,10 +173,10 @@ class Reconciler:
         return True
 
     def _note_unanswered(self, uid: str, error: ApiError) -> None:
-        """Note a write that was not answered. The cause may be the pod, so one of them does not end the call.
+        """Record a write that was not answered. The pod may be the cause, so a single one does not end the call.
 
         Raises:
-            ApiError: it is the second pod of this call, so the API server is unreachable.
+            ApiError: it is the second pod in this call, so the API server is unreachable.
         """
         if error.status == 0:
             self._unanswered.add(uid)
@@ -194,7 +194,7 @@ class Reconciler:
             await self._events.record(_refer_to(ref), "AssignmentNotCorrected", message, warning=True)
 
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        # The UID is a precondition, so that the request does not change another pod of this name.
+        # The UID is a precondition, so that the request does not change another pod with the same name.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(decode(_pod, answer))
@@ -255,7 +255,7 @@ class Reconciler:
 
 
 async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Run jobs, `_AT_ONCE` at a time. After an error, start no further job, and raise it when the others have ended.
+    """Run jobs, `_AT_ONCE` at a time. After an error, start no more jobs, and raise it once the others have ended.
 
     Raises:
         ApiError: a job raised it.
@@ -290,7 +290,7 @@ def _describe(assignment: Assignment) -> str:
 
 
 def _list_amounts(assignment: Assignment) -> dict[str, dict[str, int]]:
-    """Return the memory of each card that each container holds, in bytes."""
+    """Return the memory that each container holds on each card, in bytes."""
     held = ((name, shares) for name, shares in sorted(assignment.containers.items()) if name != MOVING)
     return {name: {share.card: share.memory_bytes for share in shares} for name, shares in held}
 

@@ -12,10 +12,10 @@ from accelkit.errors import ApiError
 
 _FIRST_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 300.0
-# If the API server is the cause, and not the pod.
+# The delay if the API server is the cause rather than the pod.
 _PASSING_SECONDS: Final = 5.0
 _PASSING: Final = frozenset({"unanswered", "server_error", "throttled"})
-# The values of a metric's label. An API server may answer with any status.
+# The values of a metric's label, which are limited because an API server may respond with any status.
 _REASONS: Final[Mapping[int, str]] = {
     HTTPStatus.BAD_REQUEST: "invalid",
     HTTPStatus.FORBIDDEN: "forbidden",
@@ -26,7 +26,7 @@ _REASONS: Final[Mapping[int, str]] = {
 
 
 def name_reason(error: ApiError) -> str:
-    """Return the reason of a failed write, one of a few words."""
+    """Return the reason for a failed write, as one of a few words."""
     if error.status == 0:
         return "unanswered"
     return "server_error" if error.unanswered else _REASONS.get(error.status, "other")
@@ -43,8 +43,8 @@ class _Refusal:
 class Refusals:
     """Pods that are left out for some time after a refused write. The time doubles with each refusal of a pod.
 
-    If the API server is the cause, and not the pod, the time is short and does not grow. A change of the pod does not
-    shorten the time, because its owner could change it often.
+    If the API server is the cause rather than the pod, the time is short and does not grow. A change to the pod does
+    not shorten the time, because its owner could change it often.
 
     Args:
         clock: returns monotonic seconds.
@@ -55,7 +55,7 @@ class Refusals:
         self._by_uid: dict[str, _Refusal] = {}
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all pods but these."""
+        """Forget all pods except these."""
         self._by_uid = {uid: refusal for uid, refusal in self._by_uid.items() if uid in uids}
 
     def list_waiting(self) -> frozenset[str]:
@@ -64,7 +64,7 @@ class Refusals:
         return frozenset(uid for uid, refusal in self._by_uid.items() if now < refusal.until)
 
     def list_refused(self) -> frozenset[str]:
-        """Return the UIDs of the waiting pods whose writes the API server refuses for a reason that lies in the pod."""
+        """Return the UIDs of the waiting pods whose writes the API server refuses because of the pod itself."""
         return frozenset(uid for uid in self.list_waiting() if not self._by_uid[uid].passing)
 
     def note(self, uid: str, reason: str) -> bool:

@@ -39,7 +39,7 @@ def group_devices_by_pod(
     """Return accelkit's devices that the kubelet reports, by pod and container; pods without devices are left out.
 
     Args:
-        answer: the answer of the kubelet's pod resources API.
+        answer: the response from the kubelet's pod resources API.
         dialect: the dialect that the node offers; resources of all other dialects count too.
         assigned: pods that count even if another device plugin may have allocated their devices.
         ids: the device IDs of the node's cards, which exclude devices of other plugins; None if they are unknown.
@@ -65,7 +65,7 @@ def group_devices_by_pod(
 
 @dataclass(frozen=True, slots=True)
 class KubeletView:
-    """The devices of containers according to the kubelet.
+    """The devices that containers hold according to the kubelet.
 
     Attributes:
         by_name: from its pod resources API, which omits plain init containers.
@@ -76,7 +76,7 @@ class KubeletView:
     recorded: RecordedDevices
 
     def find_devices(self, each: NodePod, ids: DeviceIds) -> Mapping[str, ContainerDevices]:
-        """Return the devices of a pod's containers, as far as the kubelet reports them or they can be inferred."""
+        """Return the devices of a pod's containers, as far as the kubelet reports them or accelkit can infer them."""
         reported = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
         recorded = self.recorded.get(each.cgroup_uid, {})
         init = {name: recorded[name] for name, kind in each.pod.order if kind is Kind.INIT and name in recorded}
@@ -89,9 +89,9 @@ class Snapshot:
 
     pods: Mapping[str, NodePod]
     observed: Sequence[ObservedPod]
-    # By UID, why a pod is not written: the kubelet reports only a part of its devices, so the ledger would reject it.
+    # By UID, why a pod is not written: the kubelet reports only part of its devices, so the ledger would reject it.
     partial: Mapping[str, AssignmentError]
-    # Whether the kubelet reports other pods than are known, for example after a lost event.
+    # Whether the kubelet reports pods that are not known, for example after a lost event.
     pods_outdated: bool = False
 
     @property
@@ -101,7 +101,7 @@ class Snapshot:
         return {share.card for assignment in waiting for shares in assignment.containers.values() for share in shares}
 
     def count_uncounted(self) -> tuple[Share, ...]:
-        """Return the amounts of cards that pods hold and that are in no assignment."""
+        """Return the amounts that pods hold on cards and that no assignment contains."""
         observed = {each.uid: each.observed for each in self.observed}
         return count_uncounted(
             Account(each.pod.order, each.assigned.assignment if each.assigned else None, self._find_held(uid, observed))
@@ -131,7 +131,7 @@ def _are_pods_outdated(pods: Collection[NodePod], reported: Collection[PodName])
 
 
 def _is_reported(each: NodePod) -> bool:
-    """Return whether the kubelet reports devices of a pod, which it does not for plain init containers."""
+    """Return whether the kubelet reports the pod's devices; it does not report those of plain init containers."""
     if not each.admitted or each.assigned is None:
         return False
     containers = each.assigned.assignment.containers
@@ -139,7 +139,8 @@ def _is_reported(each: NodePod) -> bool:
 
 
 def _observe(each: NodePod, view: KubeletView, node: NodeCards) -> ObservedPod | None:
-    # Before its admission, the devices of a pod of the same name that has just ended may be taken for its own.
+    # Before the pod's admission, the devices of a pod of the same name that has just ended could be mistaken for its
+    # own.
     if not each.admitted:
         return None
     devices = view.find_devices(each, node.ids)
@@ -176,8 +177,8 @@ def _infer_init(
 ) -> Mapping[str, ContainerDevices]:
     """Return the devices of plain init containers, if the devices of the app containers determine them.
 
-    A kubelet gives app containers the devices of init containers first. If app containers request at least as much as
-    the init containers, they hold all of these devices.
+    A kubelet gives app containers the devices of init containers first. If the app containers request at least as much
+    as the init containers, they hold all of these devices.
     """
     if Kind.SIDECAR in dict(pod.order).values():
         return {}

@@ -1,4 +1,4 @@
-"""Amounts of cards that containers hold and that are in no assignment of the node, so a ledger would not count them."""
+"""Amounts that containers hold on cards but no assignment of the node contains, so a ledger would not count them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Account:
 
     Attributes:
         order: its containers and their kinds.
-        written: its assignment; None if it has none, and then the ledger counts it on every card.
+        written: its assignment; None if it has none, in which case the ledger counts it on every card.
         observed: the assignment that its kubelet reports; None if the kubelet does not report its devices yet.
     """
 
@@ -26,7 +26,7 @@ class Account:
 
 
 def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
-    """Return the amounts of each card that pods hold in excess of all assignments together, sorted by card.
+    """Return the amounts of each card that pods hold in excess of the sum of all assignments, sorted by card.
 
     A pod that waits for its devices counts with its assignment: if another pod has its card, it will get the other
     pod's card.
@@ -50,7 +50,8 @@ def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
 def _list_held(account: Account) -> Mapping[str, tuple[Share, ...]]:
     if account.observed is None:
         return {}
-    # An equal assignment may state other amounts of a whole card or of compute, which the kubelet does not report.
+    # An equal assignment may state different amounts for a whole card or for compute, which the kubelet does not
+    # report.
     same = account.written is not None and is_equal(account.written, account.observed)
     held = account.written if same and account.written else account.observed
     return {name: shares for name, shares in held.containers.items() if name != MOVING}

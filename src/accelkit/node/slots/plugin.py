@@ -1,7 +1,7 @@
 """Device plugin that serves slots of cards to the kubelet.
 
-Each card is advertised with as many devices as it has slots. The choice of the kubelet is steered and checked in the
-same way as for units of memory. A container with slots gets the device nodes of its cards.
+Each card is advertised with as many devices as it has slots. The kubelet's choice is steered and checked in the same
+way as for units of memory. A container with slots gets the device nodes of its cards.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SlotPlugin(DevicePlugin):
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's
         answer = build_container_response(ids, self._granted, self._root, unit_bytes=None)
-        # The variable would contain all memory of the cards, but the container may use only its assigned share.
+        # The variable would contain the full memory of the cards, but the container may use only its assigned share.
         answer.envs.pop(MEMORY_VARIABLE, None)
         return answer
 

@@ -43,7 +43,7 @@ class SlotPods:
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """None, because the extender has already decided which cards are near each other."""
+        """None, because the extender has already taken the nearness of the cards into account."""
         return None
 
     def _read(self, pod: AssignedPod) -> AssignedPod:

@@ -20,7 +20,8 @@ _ETHERNET, _INFINIBAND = "0200", "0207"
 def find_nics(root: Path) -> tuple[Nic, ...]:
     """Return the NICs of a host: those with RDMA first, then by address; at most MAX_NICS.
 
-    Virtual functions are omitted. They have the location of their physical function, and there may be hundreds.
+    Virtual functions are omitted. They share the location of their physical function, and there may be hundreds of
+    them.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.

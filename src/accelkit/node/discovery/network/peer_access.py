@@ -21,7 +21,7 @@ _PEER_MODULE: Final = "nvidia_peermem"
 # From this version on, RDMA devices can use memory that a driver exports as a dma-buf.
 _DMA_BUF_SINCE: Final = (5, 12)
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
-# PCI Express: the offset of the extended capabilities, the ID of ACS, and its bits that redirect requests of peers.
+# PCI Express: the offset of the extended capabilities, the ID of ACS, and its bits that redirect peer requests.
 _EXTENDED: Final = 0x100
 _ACS: Final = 0x000D
 _ACS_CONTROL: Final = 6
@@ -43,7 +43,7 @@ class PeerAccess(msgspec.Struct, frozen=True):
         peer_module: whether NVIDIA's module for peer access is loaded.
         kernel_dma_buf: whether the kernel supports dma-bufs for RDMA.
         iommu: the mode of the IOMMU, by address of the card.
-        redirected: whether a bridge above the card redirects requests of peers to the root complex (ACS), by address.
+        redirected: whether a bridge above the card redirects peer requests to the root complex (ACS), by address.
     """
 
     peer_module: bool | None
@@ -92,7 +92,7 @@ def _is_redirected(root: Path, bdf: str) -> bool | None:
 
 
 def _redirects(config: Path) -> bool | None:
-    """Return whether a bridge redirects; None without privileges, which allow to read only 64 bytes of its config."""
+    """Return whether a bridge redirects; None if unprivileged, as then only 64 bytes of its config are readable."""
     try:
         content = config.read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""Obstacles to direct access of a NIC to a card's memory (GPUDirect RDMA), derived from the known facts.
+"""Obstacles to a NIC's direct access to a card's memory (GPUDirect RDMA), derived from the known facts.
 
-Without obstacles, access is still not guaranteed, because it depends on libraries and on the program, too.
+Without obstacles, access is still not guaranteed, because it also depends on libraries and on the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) 
 
     Args:
         card: the card.
-        place: its place in the inventory.
+        place: its position in the inventory.
         network: the node's NICs.
         peers: the facts of the host.
     """
