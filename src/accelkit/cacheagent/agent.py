@@ -41,7 +41,7 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-# Several changes in this time cause one plan. After a long plan, the agent rests for as long as the plan took.
+# Changes within this time are covered by one plan. After a long plan, the agent pauses for as long as the plan took.
 _GATHER_SECONDS: Final = 0.02
 _MOST_REST_SECONDS: Final = 0.5
 # The disk and the scan results change without an event.
@@ -60,12 +60,12 @@ class AgentOptions:
         registries: connection settings of registries, with the agent's own credentials.
         kubeconfig: the kubeconfig for `load_connection`.
         namespace: the namespace of the pull secrets of ClusterGKMCaches; empty if there are none.
-        max_bytes: the largest size of all caches together; None for no limit except the disk.
+        max_bytes: the limit on the total size of all caches; None for no limit except the disk.
         min_free_bytes: the disk space that stays free.
-        min_free_percent: the percentage of the disk that stays free, if it is more.
+        min_free_percent: the percentage of the disk that stays free, if that is more.
         recheck_seconds: the interval after which caches without write protection are verified again.
-        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
-        metrics_port: 0 for none.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
+        metrics_port: the port for metrics and probes; 0 for none.
         scan_folder: folder in which `accelkit cache-scan` reports the files that pods created; None if there is no
             scan.
     """
@@ -86,7 +86,7 @@ class AgentOptions:
 
 @dataclass
 class _Memory:
-    """State of the agent other than the watched objects and the store."""
+    """State of the agent besides the watched objects and the store."""
 
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_version: int = -1
@@ -110,7 +110,8 @@ async def run(options: AgentOptions) -> None:
         logins = read_logins(api, options.registries.credentials, options.namespace)
         async with Preparation(store.root, options.registries, logins) as preparation:
             agent = CacheAgent(api, options, store, preparation, metrics)
-            # The port opens before the store, because the store needs time after a reboot or after an agent was killed.
+            # The port opens before the store, because opening the store takes time after a reboot or after an agent was
+            # killed.
             async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
                 await store.open()
                 try:
@@ -121,7 +122,7 @@ async def run(options: AgentOptions) -> None:
 
 
 def _end(stop: asyncio.Event, number: signal.Signals) -> None:
-    # The exit code is 0 and does not show the sender, for example a kubelet after a failed probe.
+    # The exit code is 0 and does not identify the sender, which may be a kubelet after a failed probe.
     log.info("cache agent is shutting down after %s", number.name)
     stop.set()
 
@@ -200,11 +201,11 @@ class CacheAgent:
         # Links come first because pods wait for them, and deleting large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
         if written:
-            # Many namespaces have many entries.
+            # With many namespaces, there are many entries.
             await run_to_completion(partial(self._store.entries.bring, plan.entries))
         for folder in plan.collect:
             await self._collect(folder)
-            # Many deletions may take long, and the agent is still healthy.
+            # Many deletions may take a long time, during which the agent is still healthy.
             self._memory.planned_at = time.monotonic()
         for work in plan.work:
             self._workers.begin(work)

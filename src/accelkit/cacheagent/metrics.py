@@ -15,7 +15,7 @@ _CONNECTIONS: Final = 16
 
 
 class Metrics:
-    """Metrics of the agent; `caches` by next step, sizes in bytes."""
+    """Metrics of the agent; `caches` counts caches by next step, and sizes are in bytes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

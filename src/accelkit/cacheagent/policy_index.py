@@ -20,7 +20,7 @@ class PolicyIndex:
 
     Args:
         root: folder of the store.
-        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -30,7 +30,7 @@ class PolicyIndex:
         self._root = root
         self._trusted_root = trusted_root
         self._set: PolicySet = parse_policies((), trusted_root)
-        # By image and namespace, because many caches share them.
+        # Keyed by image and namespace, because many caches share them.
         self._narrowed: dict[tuple[str, str], SignerPolicies] = {}
 
     def take(self, policies: Mapping[str, object]) -> None:

@@ -21,7 +21,7 @@ from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, R
 from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
 
-# How long to wait while another process extracts the same image; then the work is retried.
+# How long to wait while another process extracts the same image, before the work is retried.
 _LOCK_SECONDS = 60.0
 
 
@@ -66,7 +66,7 @@ class Preparation:
     async def extract(
         self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
     ) -> ExtractionResult:
-        """Verify an image by its digest and extract it; an extracted one is only verified if these policies require it.
+        """Verify an image by its digest and extract it; if already extracted, only verify it as required.
 
         Args:
             desired: the desired state.
@@ -114,11 +114,11 @@ def build_request(
 
 
 def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: float) -> Attempt:
-    """Return the attempt after a failure: a rejection, or an error that may pass.
+    """Return the attempt after a failure: a rejection, or an error that may be temporary.
 
     Args:
         error: the raised error.
-        former: the last attempt; it does not count if it had other inputs.
+        former: the last attempt; it does not count if its inputs were different.
         about: the inputs of the work.
         now: seconds of the agent's clock.
     """

@@ -1,7 +1,7 @@
 """Server of the agent's port in a separate thread with its own event loop.
 
-A kubelet waits one second for an answer, and restarts the container after a few failed probes. While the agent plans,
-extracts and reports hundreds of caches, its main loop may not answer in time, although the agent is healthy.
+A kubelet waits one second for a response, and restarts the container after a few failed probes. While the agent plans,
+extracts and reports hundreds of caches, its main loop may not respond in time, although the agent is healthy.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _END_SECONDS: Final = 10.0
 
 
 class ProbePort:
-    """A port that answers while the rest of the process is busy; use it as an asynchronous context manager.
+    """A port that responds while the rest of the process is busy; use it as an asynchronous context manager.
 
     Args:
         open_port: creates the server, in the thread that runs it; None for no port.
 
     Raises:
-        ConfigurationError: on entering, the port is in use.
+        ConfigurationError: the port is in use when the context is entered.
     """
 
     def __init__(self, open_port: Callable[[], HeadServer] | None) -> None:
@@ -54,7 +54,7 @@ class ProbePort:
             asyncio.run(self._serve())
         except Exception as exc:
             if self._started.done():
-                # Probes now get no answer, so the kubelet restarts the agent.
+                # Probes now get no response, so the kubelet restarts the agent.
                 log.exception("the port of metrics and probes failed because of a defect")
             else:
                 self._started.set_exception(exc)

@@ -1,4 +1,4 @@
-"""Credentials of the agent for registries: those of a cache's pull secrets, then its own."""
+"""The agent's credentials for registries: those from a cache's pull secrets first, then its own."""
 
 from __future__ import annotations
 

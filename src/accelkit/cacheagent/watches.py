@@ -46,14 +46,14 @@ class Watches:
         self._on_change = on_change
         self._errors = OnceReporter(log)
         self.desired_caches: dict[str, DesiredCache] = {}
-        # Existing caches with an invalid status: the files that pods have of them do not change.
+        # Existing caches with an invalid status: the files that pods already have from them do not change.
         self.unreadable: set[str] = set()
         self.pods: dict[str, MountingPod] = {}
         self.policies: dict[str, object] = {}
         # Incremented with each change of the policies.
         self.policies_version = 0
         self.node: OwnNode | None = None
-        # By namespace; the empty one for ClusterGKMCaches.
+        # By namespace; the empty namespace is for ClusterGKMCaches.
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
@@ -110,7 +110,7 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all collections were read, so that missing objects are known to be missing."""
+        """Whether all collections have been read, so that an object that is not found is known to be missing."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -141,7 +141,7 @@ class Watches:
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
         self._discard_cache(cache.key)
-        # Before that, the controller has not chosen the delivery.
+        # Without a delivery in the status, the controller has not chosen one yet.
         if kind != _DELETED and cache.status.delivery:
             try:
                 self.desired_caches[cache.key] = read_desired_cache(cache)

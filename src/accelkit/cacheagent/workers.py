@@ -58,9 +58,9 @@ class Workers:
         self.image_facts: dict[str, ImageFacts] = {}
         # Last failures, by key.
         self.attempts: dict[str, Attempt] = {}
-        # By key, when a cache may be fetched again; also for deleted caches, which may be created again.
+        # By key, when a cache may be fetched again; includes deleted caches, because they may be created again.
         self.pauses: dict[str, Pause] = {}
-        # Folders, with the namespace and the image by which the registry gave access to them.
+        # Folders, with the namespace and the image for which the registry gave access to them.
         self._accessed: set[tuple[str, str, str]] = set()
 
     @property
@@ -122,7 +122,7 @@ class Workers:
         key = work.progress.desired.key
         former = self.attempts.get(key)
         if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
-            # With another path or digest, the back-off of failures starts again, so the pause must grow instead.
+            # With another path or digest, the failure back-off starts over, so the pause must grow instead.
             self._pause(key)
         attempt = note_failure(error, former, work.about, time.monotonic())
         self.attempts[key] = attempt
@@ -134,7 +134,8 @@ class Workers:
         policies = self._policy_index.narrow(desired)
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
         if self._is_first_access(desired, policies_of_image.policies):
-            # Kept signatures would suffice for the files of another tenant, to which this cache may have no access.
+            # Otherwise, kept signatures would be enough to get another tenant's files, to which this cache may have no
+            # access.
             await self._preparation.read_image_facts(desired)
             self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)

@@ -17,10 +17,10 @@ class ConditionType(StrEnum):
     """Type of a condition.
 
     RESOLVED: the image has a digest. VERIFIED: a signer that the policies name signed the image. COMPATIBLE: cards can
-    load the cache. EXTRACTED: the files of the cache are where pods mount them. READY: pods may use the cache; for a
-    whole cache: it is ready on at least one node, or in each namespace, and failed nowhere. OUTDATED: pods use a former
-    digest. EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed on a node or in a
-    namespace, whether or not it is ready on another one.
+    load the cache. EXTRACTED: the files of the cache are in the place from which pods mount them. READY: pods may use
+    the cache; for a whole cache: it is ready on at least one node, or in each namespace, and has not failed anywhere.
+    OUTDATED: pods use a former digest. EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed
+    on a node or in a namespace, whether or not it is ready on another one.
     """
 
     RESOLVED = "Resolved"
@@ -34,7 +34,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason of a condition; conditions also take the reasons of verdicts on signatures and cards."""
+    """Reason of a condition; conditions also use the reasons of verdicts on signatures and cards."""
 
     RESOLVED = "Resolved"
     VERIFIED = "Verified"
@@ -72,15 +72,16 @@ class Reason(StrEnum):
     FAILED_ON_NODES = "FailedOnNodes"
     CONTENT_CHANGED = "ContentChanged"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
-    # A pod mounts, or would mount, a claim writable although all pods share its files.
+    # A pod mounts, or would mount, a claim as writable although all pods share its files.
     WRITABLE_POD = "WritablePod"
-    # Like ClaimExists, while claims of accelkit still exist: only then may admission policies ignore the name.
+    # Like ClaimExists, but claims of accelkit still exist. Only with ClaimExists may admission policies ignore the
+    # name.
     CLAIM_TAKEN = "ClaimTaken"
     NOT_BOUND = "NotBound"
     TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
 
 
-# Nothing failed so far.
+# Nothing has failed so far.
 UNDER_WAY: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.RETRYING})
 # A source could not be read, so there is no verdict.
 UNDECIDED: Final = frozenset(
@@ -91,7 +92,7 @@ UNDECIDED: Final = frozenset(
         Reason.POLICY_UNREADABLE,
     }
 )
-# The cache is not intended for this node or namespace, or no longer.
+# The cache is not, or is no longer, intended for this node or namespace.
 NOT_MEANT: Final = frozenset({Reason.INCOMPATIBLE, Reason.NO_CARDS, Reason.NAMESPACE_MISSING, Reason.DELETING})
 # Reasons of Verified that are not a verdict and may disappear without a change of the cache.
 PASSING: Final = UNDER_WAY | UNDECIDED
@@ -120,10 +121,10 @@ def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool |
 def merge_conditions(
     former: Iterable[Condition], present: Sequence[Condition], *, now: str, generation: int = 0
 ) -> list[Condition]:
-    """Return the present conditions; those whose status did not change keep their transition times.
+    """Return the present conditions; conditions whose status did not change keep their transition times.
 
     Args:
-        former: the conditions that were written before; types that are not in `present` are dropped.
+        former: the conditions that were previously written; types that are not in `present` are dropped.
         present: the current conditions, in the order in which they are written.
         now: the current time, RFC 3339.
         generation: the generation of the spec that the conditions describe.
@@ -140,7 +141,7 @@ def merge_conditions(
 def is_failure(condition: Condition) -> bool:
     """Return whether a condition of one node or namespace reports a failure.
 
-    A condition that is in progress, or of a cache that is not intended for the node or namespace, is not a failure.
+    Work in progress is not a failure. Neither is a cache that is not intended for the node or namespace.
     """
     return condition.status == "False" and condition.reason not in NO_FAILURE
 

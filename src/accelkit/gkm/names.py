@@ -1,6 +1,7 @@
 """Names and labels of the objects that are created for a cache, and the paths of its files on a node.
 
-Names of caches may have 253 characters. Labels and pinned claims allow fewer: a name that is too long ends in a hash.
+Names of caches may have up to 253 characters. Labels and pinned claims allow fewer, so names that are too long end in a
+hash.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ SIGNER_POLICIES: Final = build_collection_path(POLICY_API, "signerpolicies")
 VOLUME_PREFIX: Final = "accelkit-cache-"
 FIELD_MANAGER: Final = "accelkit-cache-controller"
 
-# On each node; only the agent writes there.
+# This folder is on each node, and only the agent writes to it.
 HOST_FOLDER: Final = PurePosixPath("/var/lib/accelkit/kernel-caches")
 _LINKS: Final = "claims"
 _NAMESPACES: Final = "namespaces"
-# Suffix of the volume with the claim that is the source of a private copy, if a user requested the copy by annotation.
+# Suffix of the volume with the claim that is the source of a private copy requested by annotation.
 COPY_SOURCE_SUFFIX: Final = "-from"
 PINNED_DIGITS: Final = 12
 _PINNED: Final = re.compile(rf"(.+)-([0-9a-f]{{{PINNED_DIGITS}}})", re.DOTALL)
 _MAX_LABEL: Final = 63
 _MAX_NAME: Final = 253
 _HASH: Final = 10
-# Users choose mount paths: with fewer digits they could find two paths with the same hash.
+# Users choose mount paths, and with fewer digits they could find two paths with the same hash.
 _PATH_DIGITS: Final = 32
 
 
@@ -95,7 +96,7 @@ def split_pinned_claim(claim: str) -> tuple[str, str]:
 
 
 def name_volume(key: str, namespace: str, digest: str = "") -> str:
-    """Return the name of a PersistentVolume, which is unique in the cluster.
+    """Return the name of a PersistentVolume; it is unique in the cluster.
 
     Args:
         key: the key of the cache.
@@ -156,7 +157,7 @@ def build_entry_path(namespace: str, entry: str, root: PurePosixPath | Path = HO
 def build_volume_path(
     key: str, namespace: str, digest: str = "", mount_path: str = "", root: PurePosixPath | Path = HOST_FOLDER
 ) -> str:
-    """Return the path of a PersistentVolume, which only the cache agent of each node creates.
+    """Return the path of a PersistentVolume, which only the cache agent on each node creates.
 
     Args:
         key: the key of the cache.

@@ -18,7 +18,8 @@ from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 CACHE_KIND: Final = "GKMCache"
 CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 
-# Limit of a podTemplate's spec. Users may write 1 MB of affinities, which take ten times as much memory in Python.
+# Size limit for a podTemplate's spec. Users may write 1 MB of affinities, which take ten times as much memory in
+# Python.
 MOST_PLACEMENT_BYTES: Final = 64 << 10
 _finalizers = msgspec.json.Decoder(list[str] | None)
 
@@ -28,7 +29,7 @@ class Delivery(StrEnum):
 
     NODE: a copy on each node, prepared by its agent. NAMESPACE: one claim in each workload namespace, filled by a Job.
     IMAGE: an image volume of the pod. AUTO: NAMESPACE if `accessModes` has ReadOnlyMany or ReadWriteMany and
-    `storageClassName` is set, else NODE.
+    `storageClassName` is set, otherwise NODE.
     """
 
     AUTO = "auto"
@@ -44,8 +45,8 @@ class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     """metadata of a cache; its labels and annotations are not read, because users may write 1 MB of them.
 
     Attributes:
-        finalizers_text: the encoded finalizers, not decoded for the same reason. All of them have to be written again
-            together with ours.
+        finalizers_text: the encoded finalizers, not decoded for the same reason. All of them must be written back
+            together with accelkit's own.
     """
 
     generation: int = 0
@@ -152,7 +153,7 @@ class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheCounts(msgspec.Struct, rename="camel"):
-    """Numbers of nodes and pods of a cache; zeros are written too, so that a merge patch replaces former numbers."""
+    """Numbers of nodes and pods of a cache; zeros are also written, so that a merge patch replaces former numbers."""
 
     node_cnt: int = 0
     node_in_use_cnt: int = 0

@@ -1,6 +1,6 @@
 """Content checks: they compare the caches of the store with what was extracted, and protect the caches if possible.
 
-Write-protected caches are read once after each boot, because a power failure may have lost contents. All others are
+Write-protected caches are read once after each boot, because a power failure may have caused data loss. All others are
 read at regular intervals. The boot ID in the record identifies the boot in which a cache was last found unchanged.
 """
 
@@ -39,11 +39,11 @@ from accelkit.logs import ErrorReporter, Facts
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS: Final = 600.0
-# Reading has the lowest priority on the node, and takes at most a quarter of the time.
+# Reads have the lowest priority on the node and take at most a quarter of the time.
 _NICENESS: Final = 19
 _REST_SHARE: Final = 3.0
 _LEAST_REST_SECONDS: Final = 0.05
-# How long to wait while another process renews a record.
+# How long to wait while another process is renewing a record.
 _LOCK_SECONDS: Final = 10.0
 _REPORTED_SECONDS: Final = 3600.0
 
@@ -55,7 +55,7 @@ class ContentChecks:
         store: an open store.
         metrics: the metrics of the agent.
         seconds: the interval from the end of a check to the start of the next one.
-        on_change: called when a cache was removed from the store.
+        on_change: called after a cache is removed from the store.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ContentChecks:
             await asyncio.sleep(self._seconds)
 
     async def check_all(self) -> None:
-        """Check every cache of the store, one after the other."""
+        """Check every cache in the store, one after another."""
         await self._note_protection()
         for folder in sorted(self._store.stored):
             try:

@@ -1,6 +1,6 @@
 """The folder of each namespace in the store, with links to the files that its pods may read.
 
-Volumes have the paths of these entries. A user with the right to write the store can change them.
+Volumes have the paths of these entries. A user with write access to the store can change them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NamespaceEntries:
     def __init__(self, root: Path) -> None:
         self._folder = Path(names.build_entry_path("", "", root))
         self._present: set[Entry] = set()
-        # Links with the name of an entry and another target.
+        # Links that have the name of an entry but a different target.
         self._foreign: set[Entry] = set()
         self._errors = ErrorReporter(log)
 
@@ -59,7 +59,7 @@ class NamespaceEntries:
             if not is_namespace(folder.name):
                 continue
             if folder.is_symlink():
-                # It would give a namespace the entries of another one.
+                # This link would give a namespace the entries of another namespace.
                 log.warning(Facts("unexpected link deleted", path=str(folder), target=str(folder.readlink())))
                 folder.unlink()
             for path in folder.iterdir() if folder.is_dir() else ():
@@ -71,7 +71,7 @@ class NamespaceEntries:
         self._present, self._foreign = present, foreign
 
     def bring(self, wanted: frozenset[Entry]) -> None:
-        """Create the missing entries and delete the excess ones; log what failed, and continue with the others."""
+        """Create the missing entries and delete the excess ones; log failures and continue with the others."""
         problems: list[str] = []
         before = frozenset(self._present)
         for entry in sorted((before | self._foreign) - wanted):
@@ -113,7 +113,7 @@ def write_link(path: Path, target: str) -> None:
     """Create or replace a link atomically.
 
     Raises:
-        OSError: it cannot be written, or a folder with content has its name.
+        OSError: the link cannot be written, or a non-empty folder has its name.
     """
     # Runtimes create a folder if the path does not exist, and pods would start with the empty folder.
     if path.is_dir() and not path.is_symlink():
@@ -125,7 +125,7 @@ def write_link(path: Path, target: str) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder; a link or a file of its name is deleted."""
+    """Create a folder; delete a link or a file that has its name."""
     if path.is_symlink() or path.is_file():
         log.warning(Facts("unexpected file deleted", path=str(path)))
         path.unlink()

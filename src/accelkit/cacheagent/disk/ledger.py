@@ -1,6 +1,6 @@
-"""State that survives restarts of the agent: the folders that each pod may use, and the policies that each satisfies.
+"""State that survives restarts of the agent: the folders that each pod may use, and the policies that each one satisfies.
 
-A user with the right to write the store can also write this file. It is trusted as much as the records beside the
+A user with write access to the store can also write to this file. It is trusted as much as the records beside the
 caches.
 """
 
@@ -39,7 +39,7 @@ class Ledger:
 
     Attributes:
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        satisfied: by folder, the policies that it satisfied, and when, in seconds since 1970.
+        satisfied: by folder, the policies that it satisfied, and the time of each in seconds since 1970.
         lost: whether no readable ledger exists, so that any pod may use any folder.
     """
 
@@ -68,7 +68,7 @@ class Ledger:
 
 
 def read_ledger(root: Path) -> Ledger:
-    """Read the ledger of a store; return a lost one if no readable ledger exists."""
+    """Read the ledger of a store; return an empty one, marked as lost, if no readable ledger exists."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -88,7 +88,7 @@ def write_ledger(root: Path, ledger: Ledger) -> None:
     """Write the ledger of a store atomically.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: the disk is full or not writable.
     """
     uses = {
         uid: {key: sorted(folders) for key, folders in by_key.items()} for uid, by_key in sorted(ledger.uses.items())

@@ -38,7 +38,7 @@ class Store:
 
     Args:
         root: its folder, created if it is missing.
-        max_bytes: the largest size of all caches; None for no limit except the disk.
+        max_bytes: the limit on the total size of all caches; None for no limit except the disk.
         min_free_bytes: the disk space that must stay free.
     """
 
@@ -99,7 +99,7 @@ class Store:
         self.write_ledger()
 
     def remember_uses(self, uses: Uses) -> bool:
-        """Replace the uses by pods and write changes to the disk; return whether the disk contains them."""
+        """Replace the uses by pods and write changes to the disk; return whether they are on the disk."""
         self._unwritten |= self.ledger.take_uses(uses)
         if self._unwritten:
             try:
@@ -114,14 +114,14 @@ class Store:
         """Write the ledger.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: the disk is full or not writable.
         """
         self.ledger.discard(self.stored)
         write_ledger(self.root, self.ledger)
         self._unwritten = False
 
     def measure_disk(self) -> Disk:
-        """Return the free space of the disk, and its limits.
+        """Return the free space on the disk, and its limits.
 
         Raises:
             OSError: the disk cannot be read.
@@ -133,7 +133,7 @@ class Store:
         """Point a link to a folder of the store or to a missing target (WITHDRAWN), or remove it (None), atomically.
 
         Raises:
-            OSError: it cannot be written, or a folder with content has its name.
+            OSError: the link cannot be written, or a non-empty folder has its name.
         """
         path = self._claims / link
         if target is None:
@@ -147,7 +147,7 @@ class Store:
         """Delete an unused folder; return False while another process has its lock.
 
         Raises:
-            OSError: it cannot be deleted; its remains are invisible.
+            OSError: the folder cannot be deleted; what remains of it is invisible.
         """
         place = self.find_place(folder)
         try:
@@ -167,15 +167,15 @@ class Store:
 
         Args:
             folder: the folder of a cache.
-            opened: a descriptor of the folder; a newer folder of the same name is kept.
+            opened: a descriptor of the folder; a newer folder with the same name is kept.
             seconds: how long to wait for the lock of another process.
 
         Returns:
             Whether it was deleted.
 
         Raises:
-            CacheError: another process holds the lock for longer.
-            OSError: it cannot be moved away.
+            CacheError: another process holds the lock for longer than that.
+            OSError: the folder cannot be moved away.
         """
         place = self.find_place(folder)
         async with lock_place(place, seconds):
@@ -198,7 +198,8 @@ class Store:
                 place = self.find_place(found["folder"])
                 if path == place.lock and place.folder.exists():
                     continue
-                # A user who extracts with the command line holds the lock and removes the leftovers of that run.
+                # A user who runs an extraction on the command line holds the lock, and that run removes its own
+                # leftovers.
                 try:
                     async with lock_place(place, 0.0):
                         await run_to_completion(place.clear_leftovers)
@@ -209,7 +210,7 @@ class Store:
                     log.warning("cannot delete %s: %s", path, exc)
 
     def find_place(self, folder: str) -> Place:
-        """Return the place of a folder of the store; its digest and mount path stay empty."""
+        """Return the place of a folder in the store; its digest and mount path stay empty."""
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:

@@ -1,6 +1,6 @@
-"""Desired state of caches on a node: digest, mount path, and the verdict of the controller.
+"""Desired state of caches on a node: digest, mount path, and the controller's verdict.
 
-A cache with another delivery only needs a verdict on the node's cards, and no files.
+A cache with a different delivery needs no files, only a verdict on the node's cards.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class DesiredCache:
     Attributes:
         key: `NAMESPACE/NAME`, or `/NAME`.
         namespaces: the namespaces of pods that use it.
-        image: pinned to the digest; None if the cache has none.
+        image: the image, pinned to the digest; None if the cache has no digest.
         mount_path: the path at which workloads mount it.
         folder: the name of its folder in the store; empty without a digest.
-        verified: whether a signer of the policies signed it; None if that is unknown now.
-        refusal: why it is refused; None if it is not.
+        verified: whether a signer that the policies name signed it; None if that is currently unknown.
+        refusal: why it is refused; None if it is not refused.
         secrets: pull secrets for the registry, in the namespace of the cache.
         cache_bytes: the size of its files according to the image; 0 if the image does not state it.
         delivered: whether nodes hold its files; if not, it has no folder in the store.
@@ -108,7 +108,8 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
     desired = DesiredCache(
         key=cache.key,
         namespaces=cache.namespaces,
-        # Users write the image. Any other image in the status would have the agent fetch what the user did not name.
+        # Users write the image. Any other image in the status would make the agent fetch an image that no user
+        # specified.
         verified=_read_verified(verified) if status.resolved_image in {"", cache.spec.image} else None,
         refusal=_read_refusal(verified),
         delivered=is_delivered_here(cache),

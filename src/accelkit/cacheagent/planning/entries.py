@@ -14,12 +14,12 @@ from accelkit.cacheagent.planning.progress import Progress, Step
 from accelkit.cacheagent.planning.world import Entry, World
 from accelkit.gkm import names
 
-# The name of a namespace in `workloadNamespaces` is any text.
+# The name of a namespace in `workloadNamespaces` may be any text.
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def is_namespace(text: str) -> bool:
-    """Return whether a text is a valid name of a namespace, and so a plain name of a folder."""
+    """Return whether a text is a valid name of a namespace, and therefore a plain folder name."""
     return _NAMESPACE.fullmatch(text) is not None
 
 
@@ -29,9 +29,9 @@ def choose_entries(
     links: Mapping[str, str],
     uses: Mapping[str, Mapping[str, frozenset[str]]],
 ) -> frozenset[Entry]:
-    """Return the entries that namespaces have from now on.
+    """Return the entries that each namespace has from now on.
 
-    A status may name any digest as a former one, so the entry of a former digest is kept and never created.
+    A status may name any digest as a former one, so the entry for a former digest is kept but never created.
 
     Args:
         world: contains the present entries.
@@ -47,7 +47,8 @@ def choose_entries(
             named |= {(namespace, folder) for folder in desired.folders}
             if desired.delivered and desired.link in links:
                 served.add((namespace, desired.link))
-            # A link to the current digest means that the cache was served before, and that it was not refused since.
+            # A link to the current digest means that the cache was served before, and that it has not been refused
+            # since.
             if each.step is Step.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
                 served.add((namespace, desired.folder))
     used = {

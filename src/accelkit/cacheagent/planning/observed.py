@@ -83,7 +83,7 @@ class MountingPod:
         claims: claims of its volumes.
         copies: volumes that are private copies of caches, with the claims that were copied.
         variables: variables that may cause cache misses, of each container that mounts a private copy.
-        starting: whether one of its containers was never created so far.
+        starting: whether one of its containers has not been created yet.
         readable: whether the pod could be read; if not, it may have been given any folder.
     """
 
@@ -106,7 +106,7 @@ def trim_pod(pod: Pod) -> None:
 
 
 def read_mounting_pod(pod: Pod) -> MountingPod | None:
-    """Return the mounts of a pod; None if it mounts no claim, or has ended."""
+    """Return the mounts of a pod; None if it mounts no claim or has ended."""
     meta, volumes = pod.metadata, pod.spec.volumes or ()
     sources = {each.name: claim for each in volumes if (claim := each.find_claim(meta.name))}
     claims = frozenset(sources.values())
@@ -130,7 +130,7 @@ def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict
 
 
 def _is_starting(pod: Pod) -> bool:
-    # A container that crashes repeatedly has been created: it must not delay a new digest.
+    # A container that crashes repeatedly has already been created, so it must not delay a new digest.
     if pod.status.phase != "Running":
         return True
     statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
@@ -172,7 +172,7 @@ class OwnNode:
     uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
-        """Return the number under which users know a card; None if the node has no such card."""
+        """Return the number by which users identify a card; None if the node has no such card."""
         for place, card in enumerate(self.cards):
             if card.id == card_id:
                 return place if card.number is None else card.number
@@ -185,7 +185,7 @@ class OwnNode:
 
 
 def read_own_node(node: Node) -> OwnNode:
-    """Read the inventory of a node; if it cannot be read, the cards are unknown and not absent."""
+    """Read the inventory of a node; if it cannot be read, the cards are unknown rather than absent."""
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)

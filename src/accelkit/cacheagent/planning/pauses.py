@@ -18,8 +18,8 @@ class Pause:
     """Time until a cache may be fetched again.
 
     Attributes:
-        fetches: the number of fetches, counted until there was none for an hour.
-        until: a time of the agent's clock.
+        fetches: the number of fetches; the count restarts after an hour without a fetch.
+        until: a time on the agent's clock.
     """
 
     fetches: int

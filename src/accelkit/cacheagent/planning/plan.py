@@ -19,7 +19,7 @@ from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Entry, W
 
 @dataclass(frozen=True)
 class Move:
-    """A link that gets another target.
+    """A link that gets a new target.
 
     Attributes:
         key: key of the cache; None for a link without a cache.
@@ -40,7 +40,7 @@ class Work:
 
     Attributes:
         progress: the state of the cache.
-        about: the inputs of the work, as in `Attempt`.
+        about: the inputs of the work. Same meaning as in `Attempt`.
         room_bytes: the largest size of an extraction.
     """
 
@@ -54,16 +54,16 @@ class Plan:
     """Next actions of the agent.
 
     Attributes:
-        moves: links.
+        moves: the links to move.
         entries: the entries that namespaces have after the moves.
         collect: folders without a cache and without pods.
         work: work that starts now.
         progress: state of each cache, by key.
-        usage: pods of the caches that have any.
+        usage: pods by cache, for the caches that have any.
         uses: the folders that each pod may have been given; recorded before any other action.
         waiting: caches whose link waits for starting pods, with the names of the pods.
-        no_room: caches without room on the disk.
-        moving_since: as in the world, for the next plan.
+        no_room: caches for which the disk has no room.
+        moving_since: same meaning as in `World`, for the next plan.
         next_at: time of the next action if nothing changes; None if it is unknown.
     """
 
@@ -151,14 +151,14 @@ def _choose_target(world: World, progress: Progress) -> str | None:
         and linked in world.stored
         and world.find_stored(desired) is None
     ):
-        # The files in the folder were prepared for another mount path, whatever created them.
+        # The files in the folder were prepared for another mount path, regardless of what created them.
         return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
     if linked is None:
         return None
     former = world.stored.get(linked) if linked != desired.folder else None
-    # A new digest is refused, but the one that pods get satisfies the current policies.
+    # A new digest is refused, but the digest that pods get satisfies the current policies.
     policies_of_image = world.image_policies.get(desired.key)
     if former is not None and policies_of_image is not None and policies_of_image.policies in former.satisfied:
         return None
@@ -209,5 +209,5 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
 
 
 def _name_work(desired: DesiredCache) -> str:
-    """Return what caches that share a work item have in common: a folder, or the digest whose labels are read."""
+    """Return the value that caches with the same work item share: a folder, or the digest whose labels are read."""
     return desired.folder or desired.digest

@@ -1,4 +1,4 @@
-"""Variables of a pod that may cause cache misses, by the private copies that its containers mount."""
+"""Variables of a pod that may cause cache misses, grouped by the private copy that the container mounts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.kernelcache.formats.recorded import bound_texts, select_comparable
 
-# Limits on what is kept of a pod, independent of what users write into it.
+# Limits on the data that is kept for a pod, regardless of what users write into it.
 _MAX_CONTAINERS: Final = 8
 _MAX_BYTES: Final = 4096
 
@@ -39,7 +39,7 @@ class Container(msgspec.Struct, rename="camel"):
 def read_variables(
     containers: Sequence[Container], copies: Collection[str]
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Return the variables with literal values in containers that mount a private copy, by the copy's volume."""
+    """Return the variables with literal values in containers that mount a private copy, keyed by the copy's volume."""
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for container in containers[:_MAX_CONTAINERS]:
         mounted = {each.name for each in container.volume_mounts or ()}.intersection(copies)

@@ -36,7 +36,7 @@ class Progress:
         step: the next step, whether or not it may start now.
         image_facts: facts about its image; None if they are unknown.
         verdicts: verdicts on the node's cards; None if they are unknown.
-        refusal: why it is withdrawn; None if it is not.
+        refusal: why it is withdrawn; None if it is not withdrawn.
         attempt: the last attempt, if it failed and is still relevant.
     """
 
@@ -67,7 +67,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
     policies_of_image = world.image_policies[desired.key]
     attempt = _find_attempt(world, desired)
     refusal = desired.refusal or policies_of_image.refusal
-    # After `retry_at` it is tried again, because an image may be signed later; until that succeeds, pods get nothing.
+    # The work is retried after `retry_at`, because an image may be signed later. Until it succeeds, pods get nothing.
     if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
@@ -77,7 +77,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
-    """Return the state of a cache with another delivery: only the verdicts on the node's cards."""
+    """Return the state of a cache with a different delivery: only the verdicts on the node's cards."""
     if desired.image is None:
         return Progress(desired, Step.NOTHING)
     image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]
@@ -130,7 +130,7 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
         world: contains the limits of the disk.
         progress: the state of the cache.
         taken_bytes: size of all caches in the store.
-        promised_bytes: size of other caches that are being fetched or come first.
+        promised_bytes: size of the other caches that are being fetched or have precedence.
     """
     disk, needed = world.disk, progress.needs_bytes
     if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
@@ -150,5 +150,5 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
 
 
 def format_gib(size_bytes: int) -> str:
-    """Return an amount as text for users."""
+    """Return an amount as text for users, in GiB."""
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

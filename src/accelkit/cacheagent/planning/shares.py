@@ -1,8 +1,8 @@
-"""Order of work: round robin over namespaces, with those beyond their share last; no I/O.
+"""Order of work: round robin over namespaces, with namespaces that exceed their share last; no I/O.
 
 Creating a cache costs a user almost nothing, and each additional mount path is another copy. So neither the number of a
-namespace's caches nor its name decides when caches of other namespaces are prepared, and its copies do not use up their
-room.
+namespace's caches nor its name decides when the caches of other namespaces are prepared, and its copies do not use up
+the room of others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ WORK = frozenset({Step.READ_IMAGE, Step.EXTRACT, Step.VERIFY})
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of namespaces in the room for caches; ClusterGKMCaches count as the namespace with the empty name.
+    """Each namespace's share of the room for caches; ClusterGKMCaches count as the namespace with the empty name.
 
     Attributes:
-        equal_bytes: the share of each namespace if all get the same.
+        equal_bytes: the share of each namespace if all shares are equal.
         taken_bytes: size of stored and fetched caches by namespace; shared folders are divided among their namespaces.
     """
 
@@ -31,7 +31,7 @@ class Shares:
     taken_bytes: Mapping[str, int]
 
     def is_beyond(self, progress: Progress) -> bool:
-        """Return whether a cache would bring its namespace beyond its share."""
+        """Return whether a cache would make its namespace exceed its share."""
         more = 0 if progress.step is Step.VERIFY else progress.needs_bytes
         return self.taken_bytes.get(progress.desired.namespace, 0) + more > self.equal_bytes
 
@@ -72,7 +72,7 @@ def find_shares(world: World) -> Shares:
 class Slots:
     """Slots for concurrent work; if several namespaces have caches, none of them gets all slots.
 
-    A registry may answer slowly on purpose, and occupies a slot for that long.
+    A registry may respond slowly on purpose, which occupies a slot for that long.
     """
 
     def __init__(self, world: World) -> None:
@@ -86,16 +86,16 @@ class Slots:
         return self._left > 0 and self._taken[namespace] < self._most
 
     def take(self, namespace: str) -> None:
-        """Count work that starts."""
+        """Record that work of a namespace starts."""
         self._left -= 1
         self._taken[namespace] += 1
 
 
 def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> list[Progress]:
-    """Return the caches that need work and have none, in the order in which it may start.
+    """Return the caches that need work and have none in progress, in the order in which it may start.
 
     Namespaces take turns, and current work counts as a turn. Within a namespace, caches with the fewest failures come
-    first, so that permanent failures delay no other cache.
+    first, so that permanent failures do not delay other caches.
     """
     positions: dict[str, int] = defaultdict(int)
     for key in world.busy:
@@ -121,7 +121,7 @@ def is_early(world: World, progress: Progress) -> bool:
 
 
 def find_due(world: World, progress: Progress) -> float:
-    """Return when work on a cache may start, on the agent's clock; 0 if it need not wait."""
+    """Return when work on a cache may start, on the agent's clock; 0 if it does not have to wait."""
     retry = progress.attempt.retry_at if progress.attempt is not None else 0.0
     pause = world.pauses.get(progress.desired.key) if progress.step is Step.EXTRACT else None
     return max(retry, pause.until if pause is not None else 0.0)

@@ -36,8 +36,8 @@ def owns_claim(desired: DesiredCache, claim: str) -> bool:
 
 
 def find_usage(world: World) -> dict[str, Usage]:
-    """Return the pods of each cache that has any."""
-    # Claims that Jobs fill have the same names, and do not refer to files of this node.
+    """Return the pods of each cache that is in use."""
+    # Claims that Jobs fill have the same names but do not refer to files on this node.
     claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
     found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
@@ -51,7 +51,7 @@ def find_usage(world: World) -> dict[str, Usage]:
             begins, digits = names.split_pinned_claim(claim)
             for desired in pinned.get((pod.namespace, begins), ()):
                 for folder, owners in folders.get(digits, {}).items():
-                    # A user may name a claim after the digits of another cache's folder, to read it or to keep it.
+                    # A user may name a claim after the digits of another cache's folder in order to read it or keep it.
                     if not owners or desired.key in owners:
                         found[desired.key][folder][pod.uid] = pod
     return {
@@ -104,7 +104,7 @@ def _index_claims(
 
 
 def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders by the digits at the end of pinned claims, each with the caches whose files it contains.
+    """Return the folders by the digits that end pinned claim names, each with the caches whose files it contains.
 
     The owner of a folder without a cache is unknown.
     """

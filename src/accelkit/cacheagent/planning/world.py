@@ -19,11 +19,11 @@ from accelkit.kernelcache.formats import ImageLabels
 GIB: Final = 1 << 30
 # Target of the link of a cache that may not be used: it does not exist, so that no pod starts with an empty folder.
 WITHDRAWN: Final = "withdrawn"
-# A namespace, and the name of a link or of a folder whose files its pods may read.
+# A namespace, and the name of a link or folder whose files the pods of that namespace may read.
 Entry = tuple[str, str]
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
-# Lower bound for policies with a short validity: a node would otherwise look up signatures continuously.
+# Lower bound for policies with a short validity, because a node would otherwise look up signatures continuously.
 LEAST_VERDICT_SECONDS: Final = 300.0
 
 
@@ -35,8 +35,8 @@ class Stored:
         files: number of files.
         size_bytes: size of the files.
         labels: labels of its image.
-        satisfied: the policies that it satisfied, as `ImagePolicies.policies` names them, and when, in seconds since
-            1970.
+        satisfied: the policies that it satisfied, as `ImagePolicies.policies` names them, and the time of each in
+            seconds since 1970.
         mount_path: the mount path in its group files.
     """
 
@@ -47,9 +47,9 @@ class Stored:
     mount_path: str = ""
 
     def was_fetched(self, policies: str) -> bool:
-        """Return whether it was verified for the namespace and the image of these policies before.
+        """Return whether it was previously verified for the namespace and the image of these policies.
 
-        Then the credentials of the namespace gave access to the image.
+        If so, the credentials of the namespace gave access to the image.
         """
         scope = _read_scope(policies)
         return any(_read_scope(each) == scope for each in self.satisfied)
@@ -79,9 +79,9 @@ class ImagePolicies:
 
     Attributes:
         policies: identifies the covering policies and their content, the namespace and the image, as
-            `ExtractionRequest.policy_digest`; after a change, the image must be verified again.
-        refusal: why no digest of the image can be accepted; None if one can be.
-        undecided: why the policies cannot be evaluated now; None if they can.
+            `ExtractionRequest.policy_digest` does; after a change, the image must be verified again.
+        refusal: why no digest of the image can be accepted; None if a digest can be accepted.
+        undecided: why the policies cannot currently be evaluated; None if they can be.
         verdict_seconds: how long a verdict is valid according to the policies.
     """
 
@@ -98,10 +98,10 @@ class Attempt:
     Attributes:
         about: the inputs of the work; with other inputs, the work starts without delay.
         failures: number of failures in a row.
-        reason: reason of the condition.
+        reason: the reason of the condition.
         message: a sentence.
-        retry_at: when it may be tried again, on the agent's clock.
-        refused: whether the signatures were rejected, in contrast to temporary errors.
+        retry_at: when the work may be retried, on the agent's clock.
+        refused: whether the signatures were rejected, as opposed to a temporary error.
     """
 
     about: str
@@ -118,10 +118,10 @@ class Disk:
 
     Attributes:
         free_bytes: free space.
-        max_bytes: largest size of all caches together; None for no such limit.
+        max_bytes: limit on the total size of all caches; None for no such limit.
         min_free_bytes: space that stays free.
         total_bytes: size of the disk.
-        min_free_percent: percentage of the disk that stays free, if it is more.
+        min_free_percent: percentage of the disk that stays free, if that is more.
     """
 
     free_bytes: int
@@ -146,7 +146,7 @@ class World:
         today: seconds since 1970.
         desired_caches: desired states of all caches, by key.
         unreadable: keys of caches with an invalid status; nothing changes for them.
-        image_policies: policies of each image, by key; none for a cache without an image.
+        image_policies: policies for each image, by key; a cache without an image has none.
         disk: the store's disk.
         pods: pods of the node that mount claims.
         stored: caches by the name of their folder.
@@ -154,13 +154,13 @@ class World:
         links: by the name of the link, the target folder or WITHDRAWN.
         entries: by namespace, the links and folders that its pods may read.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        moving_since: since when links should have been moved, by key.
+        moving_since: the time since when a link should have been moved, by key.
         image_facts: facts about images, by digest.
         attempts: last failures, by key.
         pauses: by key, when recently fetched caches may be fetched again.
-        busy: keys of caches with current work, and its expected size in bytes.
-        slots: how much more work may start.
-        changed: messages about folders whose content had changed.
+        busy: keys of caches with work in progress, and the expected size in bytes of that work.
+        slots: how many more work items may start.
+        changed: messages about folders whose content was found changed.
     """
 
     now: float
@@ -199,7 +199,7 @@ class World:
         return at is not None and 0 <= self.today - at < valid_seconds
 
     def find_image_facts(self, desired: DesiredCache) -> ImageFacts | None:
-        """Return the facts about an image, from the store or else from its registry."""
+        """Return the facts about an image, from the store or otherwise from its registry."""
         stored = self.find_stored(desired)
         return (
             ImageFacts(stored.labels, stored.size_bytes) if stored is not None else self.image_facts.get(desired.digest)

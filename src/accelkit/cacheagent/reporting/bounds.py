@@ -1,6 +1,6 @@
 """Size limit of reports: recorded variables are dropped first, then pods and long messages, and caches last.
 
-The API server rejects objects of more than 1.5 MiB, and it also stores the name of each field that the agent owns. So a
+The API server rejects objects larger than 1.5 MiB, and it also stores the name of each field that the agent owns. So a
 report of half that size always fits.
 """
 
@@ -19,11 +19,11 @@ from accelkit.texts import shorten
 MAX_BYTES: Final = 700_000
 # More than the pods that a node usually runs.
 _MAX_PODS: Final = 250
-# One pod is enough to show the controller that a digest is in use.
+# One pod is enough for the controller to detect that a digest is in use.
 _LEAST_PODS: Final = 1
 # Size of the timestamps that are added when the report is written.
 _TIMES_BYTES: Final = 64
-# Size of a non-empty list of pods without its pods.
+# Size of a non-empty list of pods, excluding the pods themselves.
 _LIST_BYTES: Final = 12
 _MESSAGES: Final = (200, 40, 0)
 
@@ -45,8 +45,8 @@ def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
     """Return as much of a report as the API server can store.
 
     Variables are dropped first, because the next report can contain them. Then pods are dropped, equally for each
-    cache, and a message states their number. Then messages are shortened. The last caches by name are dropped at the
-    end. Counts always cover everything.
+    cache, and a message states their number. Then messages are shortened. Finally, caches are dropped, the last ones by
+    name first. The counts always include everything.
     """
     longest = max((len(entry.pods) for entry in _list_entries(status)), default=0)
     if longest <= _MAX_PODS and measure(status) <= most_bytes:
@@ -86,7 +86,7 @@ def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
 
 
 def _measure_pods(pods: list[CachePod]) -> list[int]:
-    """Return the sizes of the first pods: of none, of the first one, of the first two, and so on."""
+    """Return the cumulative sizes of the pods: for no pods, for the first pod, for the first two, and so on."""
     sizes = [0]
     for pod in pods[:_MAX_PODS]:
         sizes.append((sizes[-1] or _LIST_BYTES) + len(msgspec.json.encode(pod)) + 1)
@@ -109,7 +109,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
 
 
 def _leave_out_variables(status: NodeStatus, most_bytes: int) -> NodeStatus:
-    """Drop the variables of as many caches as necessary; later reports contain them when others are in the status."""
+    """Drop the variables of as many caches as necessary; later reports contain them once the status has the others."""
     over = measure(status) - most_bytes
 
     def cut(entry: NodeCacheStatus) -> NodeCacheStatus:

@@ -33,7 +33,7 @@ class MissedFiles:
     Attributes:
         files: number of files.
         kinds: number of files by kind.
-        new_folders: folders that it created in vLLM's cache; each stands for another key than those in the cache.
+        new_folders: folders that it created in vLLM's cache; each corresponds to a key that is not in the cache.
         bounded: whether the scan reached its limit.
     """
 
@@ -44,7 +44,7 @@ class MissedFiles:
 
     @property
     def known(self) -> bool:
-        """Whether the result is meaningful: a scan that reached its limit and found none does not prove hits."""
+        """Whether the result is meaningful: a scan that hit its limit without finding any does not prove hits."""
         return bool(self.files) or not self.bounded
 
     def add(self, other: MissedFiles) -> MissedFiles:
@@ -61,7 +61,7 @@ class MissedFiles:
 def assign_missed(
     found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
-    """Return the files that pods created, by key of the cache and UID of the pod; without pods that were not counted.
+    """Return the files that pods created, by cache key and pod UID; pods that were not counted are omitted.
 
     Args:
         found: files by the UID of the pod and the volume of the copy.
@@ -85,7 +85,7 @@ def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
 
 
 def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
-    """Return the variables that pods set to other values than at capture; None if the recorded values are unknown.
+    """Return the variables whose values in pods differ from those at capture; None if the recorded values are unknown.
 
     Args:
         pods: pods that created a folder in vLLM's cache.
@@ -110,7 +110,7 @@ def describe_effect(
     Args:
         measured: name and files of each pod whose copy was scanned.
         unscanned: number of pods whose copies were not scanned.
-        differing: variables that pods with misses set to other values; None if that is unknown.
+        differing: variables that pods with misses set to different values; None if that is unknown.
     """
     kind = ConditionType.EFFECTIVE
     measured = [(name, each) for name, each in measured if each.known]

@@ -30,7 +30,7 @@ def build_reports(
     Args:
         world: the values from which the plan was made.
         plan: the current plan.
-        missed: files that pods created, by the key of the cache and the pod's UID; without pods that were not counted.
+        missed: files that pods created, by cache key and pod UID; pods that were not counted are omitted.
         node_name: name of the node.
         root: path of the store on the node.
     """
@@ -110,7 +110,7 @@ def _describe(
 
 
 def _describe_elsewhere(world: World, progress: Progress) -> NodeCacheStatus:
-    """Return the entry of a cache with another delivery."""
+    """Return the entry of a cache with a different delivery."""
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(compatible_gpus=fit, incompatible_gpus=misfit, conditions=[_judge_cards(world, progress)])
 
@@ -147,7 +147,7 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return why cards cannot load it, or why that is unknown; not why frameworks may not find its kernels."""
+    """Return why cards cannot load it, or why that is unknown; excludes why frameworks may miss kernels."""
     text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)
@@ -183,7 +183,7 @@ def _describe_changed(world: World, desired: DesiredCache) -> list[Condition]:
 
 
 def _describe_attempt(world: World, attempt: Attempt) -> str:
-    # Without the remaining seconds, which would make each report different.
+    # Omit the remaining seconds, which would make each report different.
     again = "; it is tried again" if attempt.retry_at > world.now else ""
     return f"{attempt.message} (failure {attempt.failures}{again})"
 
@@ -219,7 +219,7 @@ def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
 
 
 def _explain_unconfirmed(world: World, progress: Progress) -> str:
-    """Return why files that pods get are not known to satisfy the current policies."""
+    """Return why it is not known whether the files that pods get satisfy the current policies."""
     if progress.step is Step.NOTHING:
         why = _find_undecided(world, progress).message
     elif progress.attempt is not None:

@@ -29,8 +29,8 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Several changes in this time cause one request. The size of a report and the cost of a write grow with the caches of
-# its namespace, so the writer rests for most of the time.
+# Changes within this time are covered by one request. The size of a report and the cost of a write grow with the number
+# of caches in its namespace, so the writer is idle most of the time.
 _GATHER_SECONDS: Final = 0.05
 _LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
@@ -51,12 +51,12 @@ class _Failing:
 
 
 class ReportWriter:
-    """Writer that updates the reports of the node to their desired content.
+    """Writer that brings the node's reports to their desired content.
 
     Args:
         api: an open client.
         node: this node's name.
-        known: the reports on the API server, by namespace; updated by the watches, and here after each answer.
+        known: the reports on the API server, by namespace; updated by the watches, and here after each response.
         on_failure: called when a report cannot be written.
     """
 
@@ -77,7 +77,7 @@ class ReportWriter:
 
     async def run(self) -> None:
         """Write reports until cancelled; retry after failures."""
-        # By namespace: a namespace that is being deleted accepts no report, and must not delay others.
+        # By namespace: a namespace that is being deleted accepts no report, and must not delay other namespaces.
         failing: dict[str, _Failing] = {}
         took = 0.0
         while True:
@@ -144,7 +144,7 @@ class ReportWriter:
         if len(self._node) <= _LONGEST_LABEL:
             metadata["labels"] = {HOSTNAME_LABEL: self._node}
         if self._node_uid:
-            # Kubernetes deletes the report with the node; no agent could.
+            # Kubernetes deletes the report with the node, because no agent could do so then.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
             metadata["ownerReferences"] = [owner]
         if namespace:

@@ -1,4 +1,4 @@
-"""Patch of a node's report: the difference to the report on the API server, with timestamps; no I/O."""
+"""Patch of a node's report: the difference from the report on the API server, with timestamps; no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build_status_patch(known: NodeStatus | None, desired: NodeStatus, now: str) 
     Args:
         known: the report on the API server; None if there is none.
         desired: the desired report without timestamps.
-        now: RFC 3339.
+        now: the current time, RFC 3339.
     """
     before = known or NodeStatus()
     caches = {

@@ -19,7 +19,7 @@ MAX_COPIES: Final = 1000
 _FILE: Final = "copies.json"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
-# Results that are several scans old are ignored.
+# Results that are older than several scans are ignored.
 _STALE_SECONDS: Final = 8 * SCAN_SECONDS
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
@@ -31,7 +31,7 @@ class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         pod: UID of the pod.
         volume: name of the copy's volume.
-        new_folders: folders of vLLM's cache in which all files are new.
+        new_folders: folders in vLLM's cache in which all files are new.
         bounded: whether the scan reached its limit.
     """
 
@@ -73,7 +73,7 @@ def write_document(
         folder: the folder shared with the agent.
         copies: at most `MAX_COPIES` reports.
         left_out: number of copies that were not scanned.
-        clock: seconds since the machine started, which all its containers share.
+        clock: seconds since the machine started, which is the same in all containers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -84,7 +84,7 @@ def write_document(
 
 
 def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
-    """Return the files that pods created, by UID and volume; empty for results that are old, truncated or invalid.
+    """Return the files that pods created, by UID and volume; empty if the results are old, truncated or invalid.
 
     Args:
         folder: the folder shared with the scan.

@@ -1,4 +1,4 @@
-"""Walk over private copies of pods, which counts the files that pods created; the folders contain untrusted files.
+"""Walk over the private copies of pods that counts files created by the pods; the folders contain untrusted files.
 
 Each folder is opened relative to its parent and never by a path, so that no symbolic link is followed, even if a pod
 creates it during the walk. No file is opened. Names, depths and numbers are limited, and no name from a pod is passed
@@ -34,15 +34,15 @@ _MAX_ALL_ENTRIES: Final = 1_000_000
 # Each copy gets at least this many entries, regardless of the size of other copies.
 _LEAST_ENTRIES: Final = 1000
 _MAX_KEYS: Final = 1000
-# Names of Triton's folders: a digest in base 32, of newer releases in base 64.
+# Names of Triton's folders: a digest in base 32, or in base 64 for newer releases.
 _TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
 _VLLM: Final = "torch_compile_cache"
 _AOT: Final = "torch_aot_compile"
-# Files that also appear and disappear if all kernels are found.
+# Files that appear and disappear even if all kernels are found.
 _PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
 
 
-# Pods end during the walk, and entries of other types do not come from the kubelet.
+# Pods may end during the walk, and the kubelet does not create entries of other types.
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
 
 
@@ -55,7 +55,7 @@ class Scan:
         left_out: number of copies beyond the limit, which were not scanned.
         unfilled: number of copies without a marker: they are being filled, or their pod deleted it.
         closed: number of folders that cannot be read.
-        error: why the first of them cannot be read; without names from pods.
+        error: why the first of those folders cannot be read; contains no names from pods.
     """
 
     reports: list[CopyReport] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Count:
     triton: int = 0
     vllm: int = 0
     other: int = 0
-    # Folders of vLLM's cache, and whether the workload created all of their files.
+    # Folders in vLLM's cache, and whether the workload created all of their files.
     keys: dict[str, bool] = field(default_factory=dict)
     bounded: bool = False
 
@@ -213,7 +213,7 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
             try:
                 found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
             except OSError:
-                # Deleted in the meantime.
+                # The entry was deleted in the meantime.
                 continue
             if stat.S_ISDIR(found.st_mode):
                 if len(parts) >= _MAX_DEPTH or found.st_dev != count.marker.st_dev:
@@ -223,7 +223,7 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
                 with _descend(folder, (entry.name,), scan) as below:
                     if below is not None:
                         _walk(below, (*parts, entry.name), budget, count, scan)
-                # The workload may have created files in the folders that could not be read.
+                # The workload may have created files in folders that could not be read.
                 count.bounded |= scan.closed > before
             elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
                 count.add(parts, made=_is_made_after(found, count.marker))
@@ -236,7 +236,7 @@ def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
 
 
 def _find_key(parts: tuple[str, ...]) -> str:
-    """Return the folder of vLLM's cache that is named after its key; empty if there is none."""
+    """Return the folder in vLLM's cache that is named after its key; empty if there is none."""
     if _VLLM not in parts:
         return ""
     below = parts[parts.index(_VLLM) + 1 :]
