@@ -27,7 +27,7 @@ from accelkit.model.keys import CACHE_FINALIZER
 _MOST_SECRET_BYTES: Final = 64 << 10
 _MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
 _PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
-# Limit for the refusal text, because quotas and webhooks of other components may return long texts.
+# Limit for the refusal text, because quotas and other components' webhooks may return long texts.
 _MOST_REFUSAL: Final = 400
 
 
@@ -45,7 +45,7 @@ class Applier:
 
     Args:
         api: an open client with a short deadline for each request.
-        cluster: receives the answers of the API server.
+        cluster: receives the responses from the API server.
         metrics: counts the writes.
         leads: returns whether this replica may write now.
     """
@@ -63,7 +63,7 @@ class Applier:
             Whether anything was written.
 
         Raises:
-            ApiError: the API server did not answer; the next pass does the rest.
+            ApiError: the API server did not answer; the next pass makes the remaining changes.
             NotLeadingError: this replica no longer leads.
         """
         wrote = False
@@ -88,7 +88,7 @@ class Applier:
         """
         self._check()
         body = [
-            # This step changes nothing: the API server rejects the patch if another cache has this name now.
+            # This step changes nothing, but the API server rejects the patch if another cache now has this name.
             {"op": "replace", "path": "/metadata/uid", "value": cache.metadata.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
         ]
@@ -174,7 +174,7 @@ class Applier:
         owner = copied.owner
         reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
         metadata = {"name": copied.target[1], "ownerReferences": [{**reference, "uid": copied.owner_uid}]}
-        # The copy contains one key and a plain type, so that it needs no rights for other kinds of Secrets.
+        # The copy contains one key and a plain type, so that it requires no permissions for other kinds of Secrets.
         type_ = found.type if found.type in _PULL_SECRET_TYPES else "Opaque"
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "data": {key: content}}
         try:
@@ -193,7 +193,7 @@ class Applier:
         try:
             answer = await self._count(verb, request)
         except ApiError as exc:
-            # A conflict means that another object has the name now, so the object to delete no longer exists.
+            # A conflict means that another object now has the name, so the object to delete no longer exists.
             if exc.not_found or (verb == "delete" and exc.conflict):
                 return False
             self._note(name, exc)

@@ -14,7 +14,7 @@ _REPORTED_TYPES: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, Condit
 
 
 class CacheEvents:
-    """Writes an Event when a condition gets another status or reason.
+    """Writes an Event when the status or reason of a condition changes.
 
     Args:
         events: writes the Events.

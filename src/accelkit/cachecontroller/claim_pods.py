@@ -88,7 +88,7 @@ def trim_pod(pod: ObservedPod) -> None:
 
 
 def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
-    """Return the claims and images that a pod mounts; None if it mounts none, or has ended."""
+    """Return the claims and images that a pod mounts; None if it mounts none or has ended."""
     meta, spec = pod.metadata, pod.spec
     volumes = spec.volumes or ()
     images = frozenset(each.image.reference for each in volumes if each.image)

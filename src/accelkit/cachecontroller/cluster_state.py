@@ -46,7 +46,7 @@ class ClusterState:
         self._by_key: dict[tuple[Kind, str], set[ObjectName]] = defaultdict(set)
         self._refusals: dict[ObjectName, tuple[Refusal, float]] = {}
 
-    # Read by passes: `cluster_view.ClusterView`.
+    # Passes read the following members: `cluster_view.ClusterView`.
 
     @property
     def now(self) -> float:
@@ -92,7 +92,7 @@ class ClusterState:
         """Return the nodes' reports about the caches of a cache's namespace, or about ClusterGKMCaches."""
         return list(self._reports.get(cache.metadata.namespace, {}).values())
 
-    # Updated by writes.
+    # Writes update the state through the following members.
 
     def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
         """Record why an object could not be written; None after a successful write."""
@@ -102,7 +102,7 @@ class ClusterState:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, observed: ObservedObject) -> None:
-        """Store an object from an answer of the API server, unless the watch has delivered a newer version."""
+        """Store an object from a response of the API server, unless the watch has delivered a newer version."""
         if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
             return
         self._discard(name)
@@ -111,11 +111,11 @@ class ClusterState:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
-        """Store a cache from an answer of the API server, unless the watch has delivered a newer version."""
+        """Store a cache from a response of the API server, unless the watch has delivered a newer version."""
         if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
             self.caches[cache.key] = cache
 
-    # Updated by watches.
+    # Watches update the state through the following members.
 
     def replace_caches(self, of_cluster: bool) -> Callable[[list[Cache]], None]:  # noqa: FBT001 - two kinds
         """Return the callback for a list of one of the two kinds of caches."""

@@ -12,9 +12,9 @@ from accelkit.gkm.objects import Cache, CacheNode
 from accelkit.model.keys import CACHE_KEY_PREFIX
 from accelkit.model.object_meta import ObjectIdentity
 
-# How long a failed write is recorded; until then it is not retried.
+# How long a failed write is recorded and not retried.
 REFUSAL_SECONDS: Final = 60.0
-# Delay of the next pass of a cache that waits for this time, because no event reports its end.
+# Delay until the next pass of a cache that waits for this period, because no event reports its end.
 AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
 
 
@@ -77,10 +77,10 @@ class _HostPath(TypedDict, total=False):
 
 
 class _Present(TypedDict):
-    """A value of which only the presence counts."""
+    """A value of which only the presence matters."""
 
 
-# The fields of spec that are read of claims, volumes and, only `template`, of DaemonSets.
+# The fields of spec that are read from claims and volumes; from DaemonSets, only `template` is read.
 ObservedSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and as attributes nobody would use them
     "ObservedSpec",
     {
@@ -98,7 +98,7 @@ ObservedSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, a
 
 
 class OwnerReference(msgspec.Struct):
-    """An owner of an object; only its presence counts."""
+    """An owner of an object; only its presence matters."""
 
 
 class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
@@ -143,7 +143,7 @@ class _NameMeta(ObjectIdentity, rename="camel"):
 
 
 class NamedObject(msgspec.Struct):
-    """A Namespace, of which only the presence and the deletion count."""
+    """A Namespace, of which only the presence and the deletion matter."""
 
     metadata: _NameMeta
 
@@ -156,7 +156,7 @@ class _NodeMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedNode(msgspec.Struct):
-    """A Node, of which only the names count."""
+    """A Node, of which only the names matter."""
 
     metadata: _NodeMeta
 
@@ -171,7 +171,8 @@ class Refusal:
     """Why the last attempt to write an object failed.
 
     Attributes:
-        reason: ClaimExists if another owner's object has the name, else the API server's reason, such as Forbidden.
+        reason: ClaimExists if another owner's object has the name, otherwise the API server's reason, such as
+            Forbidden.
         message: a sentence.
     """
 
@@ -187,7 +188,7 @@ class ClaimPod:
         namespace: namespace of the pod and its claims.
         name: name of the pod.
         claims: names of the claims of its volumes, including generic ephemeral volumes.
-        writable: claims that it mounts writable, or may mount so.
+        writable: claims that it mounts, or may mount, as writable.
         images: references of its image volumes.
         node: name of its node; empty before it is scheduled.
         leaving: whether it is being deleted.

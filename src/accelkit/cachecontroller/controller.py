@@ -44,7 +44,7 @@ from accelkit.model.keys import CACHE_FINALIZER
 
 log = logging.getLogger(__name__)
 
-# Changes arrive in groups; a cache gets one pass for the first change, and one for the rest of the group.
+# Changes arrive in groups; a cache gets one pass for the first change and another one for the rest of the group.
 _SETTLE_SECONDS: Final = 0.1
 # A claim, its volume, and the annotation that triggers Kubernetes: each depends on the previous object.
 _ROUNDS: Final = 3
@@ -66,7 +66,7 @@ class Controller:
 
     Attributes:
         modes: the available delivery modes.
-        judging: verifies images; both attributes are set before the controller runs.
+        judging: verifies images. Both attributes are set before the controller runs.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Controller:
         return question if isinstance(question, Question) and not cache.metadata.deletion_timestamp else None
 
     def stop(self) -> None:
-        """Cancel all scheduled passes because another replica leads."""
+        """Cancel all scheduled passes because another replica is now the leader."""
         self._work.clear()
         self._failures.clear()
         self._last_passes.clear()
@@ -163,7 +163,7 @@ class Controller:
                 # The finalizer comes before all objects that must be deleted with the cache.
                 await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
                 cache = self._cluster.caches.get(key)
-            # Another cache may have this name by now; then the watch reports it.
+            # Another cache may have this name by now; if so, the watch reports it.
             if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
                 await self._maintain(cache, self.judging)
 
@@ -180,7 +180,7 @@ class Controller:
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
-            # Written before claims are created, because nodes start their work when they read it.
+            # Write the status before claims are created, because nodes start their work when they read it.
             planned = self._plan(mode, decided).states
             await self._write(cache, assemble_status(decided, decision, planned, self._cluster, self._cluster.nodes))
             cache = self._cluster.caches.get(key, cache)
@@ -248,10 +248,11 @@ class Controller:
             await self._write(cache, describe_removal(cache, users))
             return
         if await self._sweep(cache):
-            # Repeat the deletions that the API server did not accept before the finalizer is removed.
+            # Before the finalizer is removed, repeat the deletions that the API server did not accept.
             return
         if leaving := find_leaving(cache, self._cluster, self.modes.values()):
-            # Admission policies guard a claim only as long as its cache exists. The watch reports its removal.
+            # Admission policies guard a claim only as long as its cache exists. The watch reports when the claim is
+            # removed.
             await self._write(cache, describe_leaving(cache, leaving))
             return
         await self._applier.set_finalizers(cache, [each for each in finalizers if each != CACHE_FINALIZER])

@@ -2,7 +2,7 @@
 
 One pass handles one cache: `plan` receives the current state and returns the objects to create, patch and delete, and
 the state of each namespace; then the controller applies the plan. The next pass, which each change of a watched object
-starts, reads the result. So a plan must be right for a controller that only has the state that it received.
+starts, reads the result. So a plan must be correct for a controller that only has the state that it received.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Watch:
     Attributes:
         kind: kind of the objects.
         selector: label selector; empty for all objects of the kind.
-        optional: whether the API server may not serve the kind; then it is not watched.
+        optional: whether it is acceptable that the API server does not serve the kind, which is then not watched.
         fields: field selector; empty for all objects.
-        namespace: namespace of the objects; empty for all namespaces, which needs rights in all of them.
+        namespace: namespace of the objects; empty for all namespaces, which requires permissions in all of them.
         bookmarks: whether API servers send bookmarks for the kind; they send none for Events.
     """
 
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object; with `uid`, only of the object with this UID."""
+    """A merge patch of an object; if `uid` is set, it applies only to the object with this UID."""
 
     name: ObjectName
     body: Mapping[str, Any]
@@ -87,11 +87,11 @@ class DeliveryPlan:
 
     Attributes:
         create: whole manifests in order, with apiVersion, kind and namespace. If the name exists, the object is read;
-            the next pass receives it as any other object if `owns` returns True, else as a refusal ClaimExists.
+            the next pass receives it like any other object if `owns` returns True, otherwise as a refusal ClaimExists.
         patch: patches of observed objects.
         delete: deletions of observed objects.
         states: by workload namespace: names, owner and conditions (at least Ready).
-        wake_after: seconds until the next pass if nothing changes; 0 for none.
+        wake_after: seconds until the next pass if nothing changes; 0 if none is needed.
         copies: pull secrets for which the controller's pods wait.
     """
 
@@ -123,7 +123,8 @@ class DeliveryMode(Protocol):
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all objects that this mode created for a cache without users; states are not read.
 
-        The controller also calls this for modes that a cache does not use, so that a changed `delivery` leaves nothing.
+        The controller also calls this for modes that a cache does not use, so that a changed `delivery` leaves no
+        objects behind.
         """
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
@@ -133,7 +134,7 @@ class DeliveryMode(Protocol):
         """
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether this mode created an object for a cache; labels that tenants can write do not count alone."""
+        """Return whether this mode created an object for a cache; labels that tenants can write do not suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,8 @@ class FillSettings:
         namespace: accelkit's own namespace.
         service_account: ServiceAccount of Jobs; empty for the namespace's default, without a token.
         registry_arguments: arguments `--mirror` and `--plain-http` of `accelkit cache …`; files are passed separately.
-        trusted_root: content of the trusted root, JSON; None for the one of the release.
-        registry_ca: PEM of CA certificates of registries; None for those of the system.
+        trusted_root: content of the trusted root, JSON; None for the one that ships with the release.
+        registry_ca: CA certificates of registries in PEM format; None for the system's certificates.
     """
 
     image: str

@@ -23,7 +23,7 @@ _REPORTED_CONDITIONS: Final = (
 
 
 class _CacheCollector(Collector):
-    """Counts caches by condition at each scrape; a series for each cache would let users create any number."""
+    """Counts caches by condition at each scrape; with a series per cache, users could create any number of series."""
 
     def __init__(self, caches: Callable[[], Iterable[Cache]]) -> None:
         self._caches = caches
@@ -48,7 +48,7 @@ class _CacheCollector(Collector):
 
 
 class _AnswerCollector(Collector):
-    """Returns the answers of the webhook at each scrape."""
+    """Returns the number of webhook responses at each scrape."""
 
     def __init__(self, answers: Callable[[], Mapping[str, int]]) -> None:
         self._answers = answers

@@ -9,7 +9,7 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION
 def read_key(name: ObjectName, observed: ObservedObject | None, home: str) -> str | None:
     """Return the key of the cache that an object names; None if it names none, or must not name it.
 
-    Tenants can write claims. So a claim may name a cache of its own namespace or of the cluster; in accelkit's
+    Tenants can write claims. So a claim may name a cache of its own namespace or of the cluster. In accelkit's
     namespace, where volumes are filled, it may name any cache.
 
     Args:

@@ -54,8 +54,8 @@ class ControllerOptions:
         lease: the Lease that elects the writing replica.
         identity: unique name of this replica.
         settings: settings of registries.
-        kubeconfig: None for the pod's service account, or the environment.
-        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
+        kubeconfig: path of the kubeconfig; None for the pod's service account or the environment.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
         workers: number of images that are judged at the same time.
         again_seconds: interval after which an image is verified again.
         guard_seconds: time until all API servers refuse writable mounts of a new cache.
@@ -81,7 +81,7 @@ async def run(options: ControllerOptions) -> None:
 
     Raises:
         ConfigurationError: no cluster is configured, a file cannot be used, or a port is in use.
-        ApiError: the API server did not answer at the start.
+        ApiError: the API server did not answer at startup.
     """
     stop = asyncio.Event()
     on_stop_signal(stop.set)
@@ -112,7 +112,7 @@ class _Service:
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
         )
-        # Whether all collections were read since this replica leads.
+        # Whether all collections have been read since this replica became the leader.
         self._begun = False
         coverage = Coverage(lambda: cluster.policies, options.trusted_root)
         self._metrics = ControllerMetrics(
@@ -153,7 +153,7 @@ class _Service:
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines that run beside the election."""
+        """Return the coroutines that run alongside the election."""
         services = [self._watches.run(), self._controller.run()]
         services += [self._judging.run() for _ in range(self._options.workers)]
         if self._options.metrics is not None:

@@ -50,10 +50,10 @@ class Watches:
         self._add(PODS, ObservedPod, cluster.replace_pods, cluster.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
-        """Watch claims, volumes, and the further kinds of delivery modes.
+        """Watch claims, volumes, and the additional kinds that delivery modes need.
 
         Returns:
-            The modes whose kinds can be read; a missing right must not stop the other modes.
+            The modes whose kinds can be read; a missing permission must not stop the other modes.
 
         Raises:
             ApiError: the API server did not report whether a kind can be read.
@@ -114,7 +114,7 @@ class Watches:
         bookmarks: bool = True,
         trim: Callable[[_T], None] = lambda _object: None,
     ) -> None:
-        # Some kinds are watched twice: all objects, and with a selector.
+        # Some kinds are watched twice: once for all objects, and once with a selector.
         key = f"{path}?{query}" if query else path
         self._stale.add(key)
         self._unread.add(key)

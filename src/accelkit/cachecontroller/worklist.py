@@ -76,7 +76,7 @@ class Worklist(Generic[K]):
                 continue
 
     def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
-        """Return the next key, or else the longest time to wait; None to wait for a change."""
+        """Return the next key, or otherwise the longest time to wait; None to wait for a change."""
         now = self._clock()
         passed: list[tuple[float, int, K]] = []
         found: K | None = None

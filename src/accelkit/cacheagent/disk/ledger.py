@@ -1,4 +1,4 @@
-"""State that survives restarts of the agent: the folders that each pod may use, and the policies that each one satisfies.
+"""State that survives agent restarts: the folders that each pod may use, and the policies that each folder satisfies.
 
 A user with write access to the store can also write to this file. It is trusted as much as the records beside the
 caches.

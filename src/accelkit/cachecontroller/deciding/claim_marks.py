@@ -23,12 +23,12 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
     labels, annotations = names.build_labels(cache.key, digest), annotate(cache, digest)
     if touch and claim.status.get("phase") != "Bound":
         # The annotation has no meaning of its own. Kubernetes processes a changed claim at once, but a waiting claim
-        # only every 15 seconds, also after a conflict between two of its own writes.
+        # only every 15 seconds, even after a conflict between two of its own writes.
         annotations[CACHE_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     metadata: dict[str, Any] = {"labels": labels, "annotations": annotations}
     if have.owner_references:
-        # A pod that owns a claim may mount it by a generic ephemeral volume, so claims must not have owners.
+        # A pod that owns a claim may mount it through a generic ephemeral volume, so claims must not have owners.
         metadata["ownerReferences"] = None
     elif labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
         return None

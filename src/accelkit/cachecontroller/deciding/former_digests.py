@@ -1,4 +1,4 @@
-"""Former digests that pods still use; they stay in the status, and so on the nodes."""
+"""Former digests that pods still use; they stay in the status and therefore on the nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.cachecontroller.cluster_view import ClusterView
 from accelkit.cachecontroller.delivery import DeliveryMode
 from accelkit.gkm.objects import Cache
 
-# A pod may have got the claim of a digest a moment ago, without an event yet.
+# A pod may have just received the claim of a digest, before an event reports it.
 GRACE_SECONDS: Final = 60.0
 
 
@@ -26,7 +26,7 @@ class FormerDigests:
     def select(
         self, cache: Cache, cluster: ClusterView, now: float, modes: Iterable[DeliveryMode]
     ) -> tuple[list[str], float]:
-        """Return the former digests to keep, and the seconds until the next pass; 0 for none.
+        """Return the former digests to keep, and the seconds until the next pass; 0 if none is needed.
 
         Args:
             cache: with all former digests in its status.

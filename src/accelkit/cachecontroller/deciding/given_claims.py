@@ -1,7 +1,7 @@
 """Claims in workload namespaces, found through the volumes that are bound to them; no I/O.
 
-Tenants cannot write volumes, but a user with the right to edit a namespace can write any value into its claims. So
-nothing here depends on the content of claims.
+Tenants cannot write volumes, but a user with the right to edit a namespace can write any value into its claims.
+Therefore, nothing in this module depends on the content of claims.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNBOUND_PHASES: Final = frozenset({"Released", "Failed"})
 
 
 def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
-    """Return the claims to which volumes of a cache are bound, independent of their content and namespace."""
+    """Return the claims to which volumes of a cache are bound, regardless of their content and namespace."""
     ways = tuple(modes)
     found = set()
     for name, volume in cluster.list_of_cache(VOLUMES, cache.key):
@@ -32,7 +32,7 @@ def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[Delive
         if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
             continue
         present = cluster.find(claim)
-        # A claim without its labels is not watched, but a claim with another UID has taken the name.
+        # A claim without its labels is not watched. A claim with another UID means that the name is taken.
         taken = present is not None and present.metadata.uid != uid
         if not taken and any(mode.owns(cache, name, volume) for mode in ways):
             found.add(claim)
@@ -73,7 +73,7 @@ def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) ->
 
 
 def admit_writers(status: CacheStatus, given: Iterable[ObjectName], cluster: ClusterView) -> CacheStatus:
-    """Return the status, with Degraded if pods mount a claim writable, past the webhook and the policies."""
+    """Return the status, with Degraded if pods mount a claim as writable, bypassing the webhook and the policies."""
     writers = list_pods_of(given, cluster, writing=True)
     if not writers:
         return status
@@ -84,5 +84,5 @@ def admit_writers(status: CacheStatus, given: Iterable[ObjectName], cluster: Clu
 
 
 def name_pods(pods: Iterable[ClaimPod]) -> str:
-    """Return the first pods for a sentence, and the number of further pods."""
+    """Return the names of the first pods for a sentence, and the number of other pods."""
     return list_some(f"{pod.namespace}/{pod.name}" for pod in pods)

@@ -1,7 +1,7 @@
 """The parts of a plan that let pods mount a claim, and the plan without them; no I/O.
 
-A claim is usable when a volume names its UID. So three kinds of changes are grants: the claim, its volume, and the
-`claimRef` in an existing volume.
+A claim is usable once a volume names its UID. Therefore, three kinds of changes are grants: creating the claim,
+creating its volume, and setting the `claimRef` in an existing volume.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 def list_grants(cache: Cache, plan: DeliveryPlan, cluster: ClusterView) -> dict[ObjectName, ObjectName]:
     """Return the created and patched objects that let pods mount claims, with the claim of each.
 
-    Claims that are filled in accelkit's namespace first are left out, because pods of users cannot mount them.
+    Claims that are first filled in accelkit's namespace are left out, because pods of users cannot mount them.
     """
     found = {name: name for name, _ in plan.create if name.kind == CLAIMS}
     found |= {name: _read_claim(manifest) for name, manifest in plan.create if name.kind == VOLUMES}
@@ -58,7 +58,7 @@ def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPl
 
 
 def set_ready(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
-    """Return the plan with other Ready conditions for namespaces."""
+    """Return the plan with these Ready conditions for the namespaces."""
     states = dict(plan.states)
     for namespace, condition in ready.items():
         former = states.get(namespace, PvcStatus())

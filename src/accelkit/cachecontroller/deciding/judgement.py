@@ -1,8 +1,8 @@
 """Decision about the digest that pods get, from facts about the image and the policies; no I/O.
 
 A verdict belongs to a question: an image and its policies. A retryable failure is not a verdict, so a digest that the
-same policies accepted stays in use. A refusal of the digest in use withdraws it. A refusal of another digest, to which
-the tag has moved, does not.
+same policies accepted stays in use. If the digest in use is refused, it is withdrawn. If a different digest, to which
+the tag has moved, is refused, the digest in use stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_PATH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question to judge; answers to other questions no longer count.
+    """Question to judge; results for other questions no longer count.
 
     Attributes:
         image: the image in `spec`.
@@ -54,7 +54,7 @@ class Refused:
     Attributes:
         reason: reason of the condition.
         message: a sentence.
-        retryable: whether the image could not be judged, so that a verified digest stays in use.
+        retryable: whether the image could not be judged, in which case a verified digest stays in use.
     """
 
     reason: str
@@ -124,12 +124,12 @@ def read_image(cache: Cache) -> Reference | Refused:
 def decide(
     cache: Cache, question: Question | Refused, judgement: Judgement | None, *, now: float, again_seconds: float
 ) -> Decision:
-    """Decide what pods get of a cache.
+    """Decide what pods get from a cache.
 
     Args:
         cache: the cache.
         question: the question to judge, or why there is none.
-        judgement: the last result; None before the first one since the controller's start.
+        judgement: the last result; None if there is none since the controller started.
         now: seconds since 1970.
         again_seconds: interval after which an image is verified again.
     """
@@ -164,7 +164,7 @@ def decide(
 def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
-    # The random factor prevents that many caches of one registry are judged at the same time.
+    # The random factor prevents many caches in one registry from being judged at the same time.
     return min(again_seconds, _BACK_OFF.compute(judgement.attempts)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
@@ -216,7 +216,7 @@ def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) ->
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:
-    """Keep everything that pods have, and create nothing, because the verification result is unknown."""
+    """Keep everything that pods have and create nothing, because the verification result is unknown."""
     conditions = (
         state(ConditionType.RESOLVED, refused.reason, refused.message, holds=False),
         state(ConditionType.VERIFIED, refused.reason, refused.message, holds=None),

@@ -1,9 +1,9 @@
 """Delivery `node`: claims on folders that each node's agent fills; no I/O.
 
 A volume names an entry of its namespace, has the same path on all nodes and no node affinity, so one claim serves all
-nodes. Because of its type `Directory`, a pod waits on a node without the files. Only the controller writes its volumes,
-which are cluster-scoped. Users may write claims, so a claim belongs to a cache because of its immutable volume name,
-and not because of its labels.
+nodes. Because the volume has the type `Directory`, a pod on a node without the files waits. Only the controller writes
+its volumes, which are cluster-scoped. Users may write claims, so what ties a claim to a cache is its immutable volume
+name, not its labels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION
 
 _OWNER: Final = "Agent"
-# Phases of a volume that Kubernetes has not processed: it would not find the volume for the claim either.
+# Phases of a volume that Kubernetes has not processed, so that it would not find the volume for the claim either.
 _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 
 
@@ -61,7 +61,7 @@ class NodeClaims:
     watches: tuple[Watch, ...] = ()
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the missing, wrong and excess claims and volumes, and the state of each namespace."""
+        """Return the changes for missing, wrong and excess claims and volumes, and the state of each namespace."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         deletions: list[Deletion] = []
@@ -79,7 +79,7 @@ class NodeClaims:
                 found = _describe(cache, pair, cluster)
                 former = states.setdefault(pair.claim.namespace, found)
                 if former.conditions[0].status == "True":
-                    # The webhook makes pods mount the claim of the digest, so its condition counts.
+                    # The webhook makes pods mount the claim of the digest, so the condition of that claim counts.
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
         waits = any(cluster.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
         deletions += self._list_excess(cache, cluster, kept)
@@ -96,7 +96,7 @@ class NodeClaims:
         """Return whether a volume or claim belongs to a cache."""
         if name.kind == VOLUMES:
             annotations = observed.metadata.annotations or {}
-            # Volumes that a provisioner created for another delivery mode may have a hostPath too.
+            # Volumes that a provisioner created for another delivery mode may also have a hostPath.
             ours = name.name.startswith(names.VOLUME_PREFIX)
             return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in observed.spec
         digest = _find_digest(cache, name, observed)
@@ -133,8 +133,8 @@ class NodeClaims:
         volume, claim = cluster.find(pair.volume), cluster.find(pair.claim)
         claimed = claim is not None and self.owns(cache, pair.claim, claim)
         if volume is not None and _read_path(volume) not in {pair.path, pair.former_path}:
-            # The mount path has changed. The path of a volume is immutable, and Kubernetes' protection keeps both
-            # objects until no pod uses them.
+            # The mount path has changed. The path of a volume is immutable, and Kubernetes protects both objects until
+            # no pod uses them.
             stale = [Deletion(pair.volume, volume.metadata.uid)]
             if claim is not None and claimed:
                 stale.append(Deletion(pair.claim, claim.metadata.uid))
@@ -149,7 +149,7 @@ class NodeClaims:
             return create, patches, []
         uid = claim.metadata.uid
         if volume is None:
-            # The volume is created after the claim and with its UID: otherwise another claim of this name could be
+            # The volume is created after the claim and with its UID. Otherwise, another claim with this name could be
             # bound to it.
             if cluster.find_refusal(pair.volume) is None:
                 create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
@@ -197,7 +197,7 @@ def _list_pairs(cache: Cache, cluster: ClusterView) -> list[_Pair]:
             path = names.build_volume_path(key, namespace, digest, status.mount_path)
             former_path = names.build_cache_path(digest, status.mount_path)
             if digest != status.resolved_digest:
-                # Pods of a former digest keep their files, even if the mount path was another one.
+                # Pods that use a former digest keep their files, even if the mount path was different.
                 volume = cluster.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
                 if volume is None:
                     continue
@@ -265,7 +265,7 @@ def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
 
 
 def _may_go(cache: Cache, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim or volume may be deleted now; a guarded one may not while pods mount it.
+    """Return whether a claim or volume may be deleted now; a guarded one may not be deleted while pods mount it.
 
     Policies guard the claims in namespaces that a cache names. In other namespaces the claim is deleted at once, so
     that new pods cannot mount it; running pods keep it.

@@ -1,4 +1,4 @@
-"""Reports of nodes about a cache, each one and all together; no I/O."""
+"""Per-node reports about a cache, individually and combined; no I/O."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NodeView:
 
     @property
     def failure(self) -> Condition | None:
-        """Why they may not, if that is a failure and not merely work in progress."""
+        """Why pods may not use the cache, if that is a failure rather than work in progress."""
         if self.current is None or self.ready:
             return None
         found = (

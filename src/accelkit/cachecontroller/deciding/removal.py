@@ -22,7 +22,7 @@ def find_users(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]
 def find_leaving(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMode]) -> list[ObjectName]:
     """Return the claims of a cache that are deleted but still have finalizers.
 
-    A claim counts if a volume of the cache is bound to it, as for `find_users`.
+    As in `find_users`, a claim counts if a volume of the cache is bound to it.
     """
     given = ((claim, cluster.find(claim)) for claim in list_given_claims(cache, cluster, modes))
     return [claim for claim, observed in given if observed is not None and observed.metadata.deletion_timestamp]

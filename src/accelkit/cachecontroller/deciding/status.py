@@ -108,7 +108,7 @@ def assemble_status(
         states: states by namespace from the delivery mode.
         cluster: reports, namespaces and pods.
         nodes: existing nodes with their hostnames.
-        users: pods by digest from the delivery mode; used if no node reports them.
+        users: pods by digest, from the delivery mode; used if no node reports pods.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -156,7 +156,7 @@ def summarize_elsewhere(
     """Return Compatible, Extracted, Outdated and Effective if nodes hold no files.
 
     Args:
-        views: reports of nodes, which judge their cards in this case too.
+        views: reports of nodes, which also judge their cards in this case.
         states: states by namespace.
         counts: counts of pods.
     """

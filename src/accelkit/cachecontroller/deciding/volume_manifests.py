@@ -1,4 +1,4 @@
-"""Manifests of claims on nodes, and of their volumes."""
+"""Manifests of claims for files on nodes, and of their volumes."""
 
 from __future__ import annotations
 

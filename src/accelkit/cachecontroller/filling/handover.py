@@ -2,7 +2,7 @@
 
 The `claimRef` of a volume hands it over, as volume populators do. Tenants cannot write PersistentVolumes, so the
 annotations of a volume and the UID in its claimRef show what a claim contains; the claim itself is not trusted. A
-volume has one claim. The claim has the cache's name, or the pinned name while a former digest has the cache's name. If
+volume has one claim. The claim has the cache's name, or the pinned name while a former digest uses the cache's name. If
 pods wait for the other name and none uses the current one, the volume moves to the other name.
 """
 
@@ -126,7 +126,7 @@ class HandOver:
         self._pinned = ObjectName(CLAIMS, names.name_pinned_claim(key, target.digest), target.namespace)
 
     def find_given(self) -> Given | None:
-        """Return the handed over volume that contains the needed files, if there is one."""
+        """Return the volume that was handed over and contains the needed files, if there is one."""
         return next((each for each in self._given if each.holds(self._target) and not each.leaving), None)
 
     def give(self, filled: Filled) -> Waiting:
@@ -161,7 +161,7 @@ class HandOver:
             self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
 
     def disown(self, given: Given) -> None:
-        """Remove foreign owners of a claim: a pod that owns a claim may mount it by a generic ephemeral volume."""
+        """Remove foreign owners of a claim: a pod that owns a claim may mount it through a generic ephemeral volume."""
         if given.held is not None and given.held.metadata.owner_references:
             self._work.patch.append(
                 Patch(given.claim, {"metadata": {"ownerReferences": None}}, given.held.metadata.uid)
@@ -240,6 +240,6 @@ class HandOver:
         }
         spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
         if is_dynamic(observed):
-            # The volume is deleted with its claim, whatever its class specifies: no other component manages it.
+            # The volume is deleted with its claim, regardless of its class, because no other component manages it.
             spec["persistentVolumeReclaimPolicy"] = "Delete"
         return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

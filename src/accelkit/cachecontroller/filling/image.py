@@ -1,8 +1,8 @@
 """Delivery `image`: pods mount the verified image itself by digest, and nodes pull it before a pod needs it.
 
-Runtimes verify an image at most when they pull it, and do not check cards. So pods only name the digest that the
-controller has verified. The files in an image volume cannot be rewritten: a cache whose files contain the capture path
-is only served at that path.
+Runtimes verify an image only when they pull it, if at all, and do not check cards. So pods only name the digest that
+the controller has verified. The files in an image volume cannot be rewritten, so a cache whose files contain the
+capture path is served only at that path.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _IGNORED_FOLDER: Final = (
     "delivery"
 )
 _RETRY_SECONDS: Final = 600.0
-# No event reports that the namespace of a cache has one image less.
+# No event reports that the namespace of a cache has one image fewer.
 _TURN_SECONDS: Final = 60.0
-# While nodes pull: a DaemonSet does not report the exit codes of its pods.
+# Interval while nodes pull the image, because a DaemonSet does not report the exit codes of its pods.
 _POLL_SECONDS: Final = 10.0
-# Exit code of a pod that finds the folder inside the folder, which older runtimes show.
+# Exit code of a pod that finds the folder inside the mounted folder, because an older runtime mounts the whole image.
 _IGNORED: Final = 78
 _MOUNT_PATH: Final = "/volume"
 _PREFETCH: Final = "prefetch"
@@ -68,7 +68,7 @@ def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] 
         None if pods cannot use the image as it is. Image volumes are always read-only.
     """
     ready = find_condition(cache.status.conditions, ConditionType.READY)
-    # In such a cluster the API server drops the volume, and the pod would start without the cache.
+    # In such a cluster, the API server drops the volume, so the pod would start without the cache.
     unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
     if not digest or unknown or find_obstacle(cache):
         return None
@@ -80,7 +80,7 @@ def _name_folder(cache: Cache) -> str:
 
 
 def _write_source(cache: Cache, digest: str) -> dict[str, str]:
-    # A digest is immutable, so an existing image need not be pulled again.
+    # A digest is immutable, so an existing image does not need to be pulled again.
     return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
 
 
@@ -147,7 +147,8 @@ class ImageDelivery:
         if observed is None:
             return self._request(target, name, cluster, work)
         if not _names_image(observed):
-            # The API server drops image volumes and their mounts without an error. It may have been upgraded by now.
+            # The API server drops image volumes and their mounts without an error. The API server may have been
+            # upgraded by now.
             work.wakes.append(_RETRY_SECONDS)
             if cluster.now - read_time(observed.metadata.creation_timestamp) > _RETRY_SECONDS:
                 work.remove(name, observed)

@@ -23,7 +23,7 @@ _SETTINGS_PATH: Final = "/etc/accelkit/fill"
 _SECRETS_PATH: Final = "/etc/accelkit/pull"
 _PULL_SECRET: Final = ".dockerconfigjson"  # noqa: S105 - the key in a Secret
 _MEBIBYTE: Final = 1 << 20
-# Overhead of file systems, and partially filled blocks at the ends of files.
+# Allowance for file system overhead and for partially filled blocks at the ends of files.
 _MARGIN: Final = 1.2
 _MARGIN_BYTES: Final = 64 << 20
 _UNKNOWN_BYTES: Final = 1 << 30
@@ -134,7 +134,7 @@ def write_job(
         {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - in a container of its own
     ]
     for number, secret in enumerate(secrets if not check else ()):
-        # Only this key of the Secret, because an admission policy allows the controller no other.
+        # Only this key of the Secret, because an admission policy allows the controller to use no other key.
         items = [{"key": _PULL_SECRET, "path": _PULL_SECRET}]
         volumes.append({"name": f"pull-{number}", "secret": {"secretName": secret, "items": items}})
         mounts.append({"name": f"pull-{number}", "mountPath": f"{_SECRETS_PATH}/{number}", "readOnly": True})
@@ -220,8 +220,8 @@ def _list_arguments(target: Target, settings: FillSettings, secrets: int, *, che
 def place_pod(template: PodTemplate | None) -> dict[str, Any]:
     """Return the placement of a pod from a cache's podTemplate; other fields are ignored.
 
-    With a priority, a tenant's cache could preempt other tenants' pods in accelkit's namespace, beyond the tenant's
-    quota. Rules about other pods would match accelkit's pods.
+    With a priority, a tenant's cache could preempt other tenants' pods in accelkit's namespace, bypassing the tenant's
+    quota. Affinity rules for other pods would match accelkit's pods.
     """
     if template is None:
         return {}

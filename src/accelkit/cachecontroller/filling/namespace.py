@@ -94,7 +94,7 @@ class NamespaceDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a handed over volume, according to the volume."""
+        """Return the pods that mount a volume that was handed over, according to the volume."""
         found: dict[str, list[ClaimPod]] = {}
         for each in list_given(cache, cluster):
             pods = cluster.list_pods(each.claim.namespace) if each.held is not None else ()
@@ -186,7 +186,7 @@ def _collect(given: Given, cluster: ClusterView, work: Work) -> None:
 
 
 def _collect_lost(current: Given, cluster: ClusterView, work: Work, key: str) -> None:
-    """Delete claims from which a volume has moved away, because they cannot be used again."""
+    """Delete claims whose volume was moved to another claim, because they cannot be used again."""
     for name, observed in cluster.list_of_cache(CLAIMS, key):
         moved = read_volume_name(observed) == current.volume.name and name != current.claim
         if name.namespace == current.namespace and moved and observed.status.get("phase") == "Lost":

@@ -1,4 +1,4 @@
-"""Limits on Jobs and DaemonSets in accelkit's namespace for the caches of one namespace, which no quota counts there.
+"""Limits on the Jobs and DaemonSets in accelkit's namespace for one namespace's caches, which no quota counts there.
 
 ClusterGKMCaches are not counted, because administrators create them.
 """
@@ -18,7 +18,7 @@ MOST_PREFETCHES: Final = 8
 
 
 def find_wait_for_job(target: Target, home: str, cluster: ClusterView) -> str:
-    """Return why no further Job may start for a cache now; empty if one may.
+    """Return why no further Job may currently start for a cache; empty if one may.
 
     Args:
         target: target of the Job.
@@ -41,7 +41,7 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
         cluster: current state.
     """
     namespace = target.cache.metadata.namespace
-    # DaemonSets of the same cache have a former digest, and are deleted.
+    # DaemonSets of the same cache have a former digest and will be deleted.
     there = [
         each
         for each in _list_of_namespace(DAEMON_SETS, namespace, home, cluster)

@@ -54,7 +54,7 @@ class Target:
 
     @property
     def image(self) -> str:
-        """Image by digest only, because a tag beside a digest has no effect."""
+        """The image, by digest only, because a tag next to a digest has no effect."""
         return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
@@ -87,9 +87,9 @@ class Work:
     """Collects the changes of a plan.
 
     Attributes:
-        create: as in a plan, as are `patch`, `delete` and `copies`.
+        create: same meaning as in `DeliveryPlan`, as for `patch`, `delete` and `copies`.
         keep: names of objects that are still needed; other objects of the cache in accelkit's namespace are deleted.
-        wakes: seconds until a further pass of the cache.
+        wakes: the seconds until each requested pass of the cache.
     """
 
     create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Work:
     wakes: list[float] = field(default_factory=list)
 
     def read_refusal(self, name: ObjectName, cluster: ClusterView) -> Refusal | None:
-        """Return why the last attempt to write an object failed, and schedule another pass in this case."""
+        """Return why the last attempt to write an object failed, and schedule another pass if it did."""
         refusal = cluster.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)

@@ -33,7 +33,7 @@ class Attempt:
         name: name of the Job.
         number: from 1.
         state: state of the Job.
-        message: last message of its pod or of the Job.
+        message: last message from its pod or from the Job.
         again_at: time of the next attempt after a failure, in seconds since 1970.
         uid: UID of the Job.
     """

@@ -1,8 +1,8 @@
 """Routes to a volume that is written once and read by many pods, in the order in which they are tried.
 
-Hardly any driver provides one volume that is ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI volumes, and
-most provisioners refuse the claim. So only the claim has both modes. Its volume is written as ReadWriteOnce, and handed
-over as ReadOnlyMany.
+Hardly any driver provides one volume that is both ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI
+volumes, and most provisioners refuse the claim. So only the claim has both modes. Its volume is written as
+ReadWriteOnce, and handed over as ReadOnlyMany.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ READ_MANY: Final = "ReadOnlyMany"
 WRITE_MANY: Final = "ReadWriteMany"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _FAILED: Final = "ProvisioningFailed"
-# Words of provisioners in permanent refusals: unsupported modes, clones and snapshots. Other errors may be temporary,
-# for example quotas and unavailable services.
+# Words in a provisioner's permanent refusals: unsupported modes, clones and snapshots. Other errors may be temporary,
+# for example those about quotas and unavailable services.
 _NEVER: Final = re.compile(
     r"access ?mode|volume ?capabilit|only support|does not support|not supported|unsupported|MULTI_NODE|ReadOnlyMany"
     r"|ReadWriteMany|VolumeContentSource must be provided|multi node",
@@ -70,7 +70,7 @@ class Storage:
     Attributes:
         name: name of the class.
         provisioner: provisioner of its volumes.
-        csi: whether it belongs to a CSI driver; other provisioners ignore the source of a claim and create empty
+        csi: whether it belongs to a CSI driver. Other provisioners ignore the source of a claim and create empty
             volumes.
         snapshot_class: snapshot class of the driver; empty if there is none.
     """
@@ -82,7 +82,7 @@ class Storage:
 
 
 def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
-    """Return a StorageClass, or the cluster's default one; None if it does not exist."""
+    """Return a StorageClass, or the cluster's default if no name is given; None if it does not exist."""
     classes = {name.name: observed for name, observed in cluster.list_all(CLASSES)}
     name = class_name or _find_default(classes.items())
     if name not in classes:
@@ -117,7 +117,7 @@ def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
         return [Route("fill", modes, modes, modes)]
     shared = Route("shared", (WRITE_MANY,), (WRITE_MANY,), (WRITE_MANY,))
     if WRITE_MANY in modes:
-        # Written and read through the same mode, so nothing has to be copied.
+        # The volume is written and read in the same mode, so nothing has to be copied.
         return [Route("fill", modes, modes, modes), shared]
     both = Route("fill", (ONCE, READ_MANY), (ONCE,), (READ_MANY,))
     copies = [Route("clone", (ONCE,), (ONCE,), (READ_MANY,), Copy.CLONE)] if storage.csi else []

@@ -38,7 +38,7 @@ from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
-# No event reports to a cache that Jobs of other caches have ended.
+# A cache gets no event when the Jobs of other caches end.
 _TURN_SECONDS: Final = 10.0
 
 
@@ -136,7 +136,7 @@ class VolumeFilling:
         return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
 
     def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
-        """Return why a claim has no volume yet, empty if it has one; many claims wait for their first pod."""
+        """Return why a claim has no volume yet, or empty if it has one; many claims wait for their first pod."""
         if read_volume_name(claim):
             return ""
         message, final = find_refusal(name, claim, self._cluster)
@@ -195,7 +195,7 @@ class VolumeFilling:
             self._work.wakes.append(_TURN_SECONDS)
             return waiting_for(Reason.PENDING, wait)
         name = job_name(self._settings.namespace, f"{base}-{number}")
-        # One for each attempt, because the policies may have changed.
+        # Each attempt has its own ConfigMap, because the policies may have changed.
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
         if (refusal := self._work.read_refusal(name, self._cluster)) is not None:

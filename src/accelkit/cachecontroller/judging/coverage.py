@@ -18,8 +18,8 @@ class Coverage:
     """The policies of the cluster, parsed after each change.
 
     Args:
-        policies: returns the specs of SignerPolicies by name; another mapping after each change.
-        trusted_root: JSON of Sigstore's trusted root; None for the one of the release.
+        policies: returns the specs of SignerPolicies by name; a new mapping after each change.
+        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.

@@ -23,9 +23,9 @@ from accelkit.kernelcache.signatures import Failure, RejectionReason, Signature,
 from accelkit.kernelcache.signatures.findings import choose_nearest
 from accelkit.kube.client import ApiClient
 
-# Deadline for all requests of one image; after it, the image is judged again later.
+# Deadline for all requests for one image; if it expires, the image is judged again later.
 PATIENCE_SECONDS: Final = 60.0
-# Attempts of one request; a failed judgement is repeated with its own back-off.
+# Attempts for one request; a failed judgement is repeated with its own back-off.
 _ATTEMPTS: Final = 2
 _SILENCE_SECONDS: Final = 15.0
 
@@ -135,7 +135,7 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
 
 
 def _refuse_unverified(exc: UnverifiedError) -> Refused:
-    """Return what is wrong with an image; an unreachable registry is not the cause if its mirrors answer for it.
+    """Return what is wrong with an image; an unreachable registry is not the cause if its mirrors respond.
 
     The refusal is retryable in this case, because the registry may have a signature that its mirrors lack.
     """

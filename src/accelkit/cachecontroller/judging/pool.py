@@ -1,7 +1,7 @@
-"""Workers that judge several images at the same time, each cache at most once, and keep the results.
+"""Workers that judge several images at the same time, each cache at most once at a time, and keep the results.
 
-Namespaces take turns, and none gets all workers, because a registry may delay each answer until its deadline on
-purpose.
+Namespaces take turns, and none gets all workers, because a registry may deliberately delay each response until the
+deadline.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Judging:
         self._known: dict[str, Judgement] = {}
         self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
-        # Registries that were unreachable in the last judgement: they must not block all workers. The same holds for
-        # registries that were slow for a namespace; a large image there does not delay other namespaces.
+        # Registries that were unreachable in the last judgement: they must not block all workers. The same applies to
+        # registries that were slow for a namespace, so that a large image there does not delay other namespaces.
         self._unreachable: set[str] = set()
         self._slow: set[tuple[str, str]] = set()
         # Number of current judgements by namespace; registry and start time of each.
@@ -80,7 +80,8 @@ class Judging:
         if at is None:
             self._work.drop(cache.key)
         elif cache.key not in self._under_way:
-            # If it is being judged, its end starts a pass of the cache, which decides whether the question has changed.
+            # If it is being judged, the end of that starts a pass of the cache, which decides whether the question has
+            # changed.
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
@@ -91,12 +92,12 @@ class Judging:
         self._work.drop(key)
 
     def clear(self) -> None:
-        """Cancel all scheduled judgements because another replica leads."""
+        """Cancel all scheduled judgements because another replica is now the leader."""
         self._work.clear()
         self._known.clear()
 
     async def run(self) -> None:
-        """Judge due images, one after another, until cancelled; several of these may run."""
+        """Judge due images, one after another, until cancelled; several of these coroutines may run."""
         while True:
             key = await self._work.take(may=self._may, rank=lambda key: self._of_namespaces[_namespace(key)])
             registry = self._registries.get(key, "")
@@ -126,7 +127,7 @@ class Judging:
         started = time.perf_counter()
         judgement = await self._judge.judge(cache, question, attempts)
         if judgement.attempts and former is not None and judgement.digest not in {"", former.digest}:
-            # Another image, which may be signed soon.
+            # The result is for a different image, which may be signed soon.
             judgement = replace(judgement, attempts=1)
         refused = judgement.refused
         unreachable = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE

@@ -51,7 +51,7 @@ class LivePods:
 
         Args:
             namespace: namespace of the pods.
-            since: time on the clock.
+            since: that time, on the clock.
 
         Raises:
             ApiError: the API server refused or did not answer.

@@ -1,8 +1,8 @@
 """Check that withholds claims from pods that would write to them, because pods of all namespaces read the files.
 
 The admission policies refuse writing pods for known caches. A pod that is older than the cache, or that was created
-while a user's claim had the name, has already been admitted. So a claim is created, or gets a volume, only after all
-API servers have had time to receive the cache, and only if the pods that are read after that time contain no writer.
+while a user's claim had the name, is already admitted. So a claim is created, or gets a volume, only after all API
+servers have had time to receive the cache, and only if the pods that are read after that time contain no writer.
 Policies refuse pods that are created later.
 """
 
@@ -51,7 +51,7 @@ class WriterCheck:
         self._since: dict[str, dict[str, tuple[str, int, float]]] = {}
 
     def clear(self) -> None:
-        """Forget all caches because another replica leads."""
+        """Forget all caches because another replica is now the leader."""
         self._since.clear()
 
     def discard(self, key: str) -> None:
@@ -66,14 +66,14 @@ class WriterCheck:
         for namespace in cache.namespaces:
             known = former.get(namespace)
             if known is None or known[:2] != (meta.uid, meta.generation):
-                # Another spec may name new namespaces.
+                # A changed spec may name new namespaces.
                 known = (meta.uid, meta.generation, now)
             if not _leaves_alone(cache.status, namespace):
                 present[namespace] = known
         self._since[cache.key] = present
 
     def expect(self, key: str, status: CacheStatus) -> None:
-        """Record a status before it is written, because API servers may receive it even if the answer is lost."""
+        """Record a status before it is written, because API servers may receive it even if the response is lost."""
         for namespace in status.pvc_status:
             if _leaves_alone(status, namespace):
                 self._since.get(key, {}).pop(namespace, None)
@@ -108,7 +108,7 @@ class WriterCheck:
     async def _judge(
         self, cache: Cache, namespace: str, claims: set[ObjectName], check_taken: CheckTaken
     ) -> tuple[Condition, float] | None:
-        """Return why claims wait, and the seconds until the next pass; None if they do not."""
+        """Return why claims wait, and the seconds until the next pass; None if they do not wait."""
         # All claims of the cache count, because a pod may wait for a claim that is created next.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
         writers = _find_writers(self._cluster.list_pods(namespace), of_users)
@@ -116,7 +116,7 @@ class WriterCheck:
             return _report_writers(namespace, writers, of_users), _AGAIN_SECONDS
         known = self._since.get(cache.key, {}).get(namespace)
         if known is None or known[0] != cache.metadata.uid:
-            # A foreign claim that the watch does not report is read; it blocks the name while it exists.
+            # Read a foreign claim that the watch does not report; it blocks the name while it exists.
             for claim in sorted(claims, key=str):
                 await check_taken(claim)
                 if (refusal := self._cluster.find_refusal(claim)) is not None:

@@ -39,7 +39,7 @@ class MountRequest:
 def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, Any]]) -> list[MountRequest]:
     """Parse the annotation `NAME[=CONTAINER[:PATH]]`, with several entries separated by commas or spaces.
 
-    The default container is that of the annotation `kubectl.kubernetes.io/default-container`, else the first one.
+    The default container is that of the annotation `kubectl.kubernetes.io/default-container`, otherwise the first one.
 
     Args:
         annotations: annotations of the pod.

@@ -19,7 +19,8 @@ class CacheClaim:
 
     Attributes:
         cache: cache of the claim.
-        digest: digest that the pod gets; empty without a verified digest, when the pod waits for the following claim.
+        digest: digest that the pod gets; empty if no digest is verified, in which case the pod waits for the claim that
+            follows the cache.
     """
 
     cache: Cache
@@ -51,8 +52,8 @@ class CacheClaim:
         if cache.metadata.deletion_timestamp is not None:
             return f"kernel cache {cache.key} is being deleted; mount another one, or wait until it is made again"
         verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
-        # Without a claim, the pod waits for it. With one, it would start with files that are no longer verified. Pinned
-        # claims stay as long as other pods use them.
+        # Without a claim, the pod waits for one. With a claim, the pod would start with files that are no longer
+        # verified. Pinned claims stay as long as other pods use them.
         there = bool(self.digest) or namespace in cache.status.pvc_status
         if verified is not None and verified.status == "False" and there:
             why = shorten(f"{verified.reason}: {verified.message}".rstrip(": "), 300)
@@ -84,7 +85,7 @@ class CacheClaims(dict[str, CacheClaim]):
 
     @cached_property
     def of_beginnings(self) -> dict[str, str]:
-        """Following claims, by the prefix of the pinned claims of the same cache."""
+        """Claims that follow a cache, by the prefix of the pinned claims of the same cache."""
         found: dict[str, str] = {}
         for name, each in self.items():
             found.setdefault(begin_pinned_claim(each.cache.key), name)
@@ -106,7 +107,7 @@ def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
     A claim that has the name of a cache but another owner is left out, because it contains user data.
     """
     claims = CacheClaims()
-    # A cache of the namespace has precedence over a ClusterGKMCache of the same name.
+    # A cache in the namespace takes precedence over a ClusterGKMCache with the same name.
     for cache in sorted(caches, key=lambda each: each.of_cluster):
         name = name_claim(cache.key)
         if namespace not in cache.namespaces or name in claims or _is_taken(cache, namespace):

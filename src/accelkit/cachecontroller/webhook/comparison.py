@@ -9,7 +9,7 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.kernelcache.formats.recorded import is_counted, list_differing, select_comparable
 from accelkit.texts import shorten
 
-# Fields of a pod whose value differs between pods or nodes.
+# Fields of a pod whose values differ between pods or nodes.
 _CHANGING: Final = {
     **dict.fromkeys(("status.podIP", "status.podIPs", "metadata.name", "metadata.uid"), "pod"),
     **dict.fromkeys(("status.hostIP", "status.hostIPs", "spec.nodeName"), "node"),
@@ -46,7 +46,7 @@ def compare_environment(pod: Object, claims: CacheClaims) -> list[str]:
                 f"container {container.get('name')} sets {name} to {field}, another one for each "
                 f"{_CHANGING[field]}; vLLM counts it into the name of its work, so kernel cache "
                 f"{cache.metadata.name} may be missed each time"
-                # Values that may be secret are recorded by name only.
+                # For values that may be secret, only the name is recorded.
                 for name, field in _list_changing(container).items()
                 if name in recorded
             ]

@@ -32,7 +32,7 @@ def name_copy(*parts: str) -> str:
 def build_volume(name: str, cache_bytes: int) -> Object:
     """Return the volume of a private copy.
 
-    The limit is twice the cache and 4 GiB, because the workload adds files, and the kubelet evicts pods beyond the
+    The limit is twice the cache and 4 GiB, because the workload adds files, and the kubelet evicts pods that exceed the
     limit.
 
     Args:
@@ -147,5 +147,5 @@ def _choose_least(least: str, limits: Iterable[Any]) -> Any:
         largest = max(limits, key=parse_milli)
         return least if parse_milli(least) <= parse_milli(largest) else largest
     except QuantityError:
-        # The API server rejects it with a better message.
+        # The API server rejects the amount with a better message.
         return least

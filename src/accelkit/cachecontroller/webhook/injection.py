@@ -15,9 +15,9 @@ from accelkit.gkm.names import COPY_SOURCE_SUFFIX
 from accelkit.model.keys import HOSTNAME_LABEL
 from accelkit.texts import shorten
 
-# Used if the image does not state its framework: the frameworks do not read each other's files.
+# These are used if the image does not state its framework, because frameworks do not read each other's files.
 _VARIABLES: Final = ("TRITON_CACHE_DIR", "VLLM_CACHE_ROOT")
-# More hosts would be most of a cluster.
+# A longer list would contain most of a cluster.
 _MOST_HOSTS: Final = 100
 _WEIGHT: Final = 50
 
@@ -41,7 +41,7 @@ def inject(
 
     Raises:
         AnnotationError: the mount path is unknown, or another volume is mounted there.
-        ReplacementError: a volume with a needed name exists and is another one.
+        ReplacementError: a different volume already has a needed name.
     """
     cache = claim.cache
     root = request.path or claim.mount_path

@@ -1,4 +1,4 @@
-"""Lookup of caches that a pod names and that the watch has not reported yet."""
+"""Lookup of caches that a pod names but that the watch has not reported yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 # Any client that reaches the port can send reviews of pods with unknown claims.
 _MOST_CLAIMS: Final = 32
 _MOST_REQUESTS: Final = 4
-# Shorter than the API server waits for the webhook.
+# Shorter than the time that the API server waits for the webhook.
 _SECONDS: Final = 1.5
 
 
@@ -50,7 +50,7 @@ class CacheLookup:
         policies then refuse a pod that mounts a cache.
 
         Args:
-            namespace: of the pod.
+            namespace: namespace of the pod.
             claims: names of claims, or of caches; not validated.
         """
         if not _NAME.fullmatch(namespace):

@@ -50,7 +50,7 @@ class Tools:
     Attributes:
         image: accelkit's image, for the init containers that fill private copies.
         find_hosts: returns the hostname labels of the nodes where a cache is ready; if nodes do not hold its files, of
-            those that can load it.
+            the nodes that can load it.
         build_image_volume: returns the source of an image volume for a digest of a cache, and the folder of the cache's
             root in it; None if the cache is not delivered as an image volume.
     """
@@ -187,7 +187,7 @@ def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
 
 
 def _annotate(pod: Object, claims: CacheClaims, *, handled: bool) -> None:
-    """Write what was done, and replace what any other client wrote there.
+    """Write what was done, replacing what any other client wrote there.
 
     A pod that concerns caches always gets the annotation of digests, even with no value. Admission policies refuse such
     a pod without it, because the webhook did not handle it.
@@ -229,7 +229,7 @@ def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]
 
 
 def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
-    """Return a step for each changed annotation, because the pod may have others that were not decoded."""
+    """Return a step for each changed annotation, because the pod may have annotations that were not decoded."""
     former = (before.get("metadata") or {}).get("annotations")
     present = after["metadata"].get("annotations") or {}
     if former is None:

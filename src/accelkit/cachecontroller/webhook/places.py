@@ -17,7 +17,7 @@ class Places:
 
     Attributes:
         root: path of the root in its containers.
-        others: further paths of the root.
+        others: other paths of the root.
         rewritten: paths for which a copy must be rewritten, the root first; empty if the cache is prepared for them.
     """
 
@@ -64,7 +64,7 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
 def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
     """Return the mounts of a cache in a container, the root first.
 
-    Trees that were captured outside of the root keep their paths; those inside move with it.
+    Trees that were captured outside of the root keep their paths; trees inside the root move with it.
 
     Args:
         claim: claim of the cache.

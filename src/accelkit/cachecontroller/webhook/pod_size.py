@@ -10,7 +10,7 @@ from typing import Final
 from accelkit.cachecontroller.webhook.pods import Object, list_containers
 
 # A pod with a cache for each of ten models is below these limits. The work grows with the product of volumes and
-# mounts, and other requests wait meanwhile.
+# mounts, and other requests wait in the meantime.
 MOST_OF_CACHES: Final = 32
 MOST_PARTS: Final = 2000
 

@@ -1,4 +1,4 @@
-"""Parts of a pod that is being created: JSON with known types, before the validation of the API server."""
+"""Parts of a pod that is being created: JSON with known types, before validation by the API server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def get_claim(volume: Object) -> str:
 
 
 def name_ephemeral_claim(pod: Object, volume: Object) -> str:
-    """Return the claim of a generic ephemeral volume; empty for others, and while the pod has no name."""
+    """Return the claim of a generic ephemeral volume; empty for other volumes and while the pod has no name."""
     name = pod["metadata"].get("name")
     return f"{name}-{volume.get('name')}" if name and volume.get("ephemeral") is not None else ""
 

@@ -1,4 +1,4 @@
-"""Replacement of a volume's claim by the claim of one digest, and of writable mounts by a private copy."""
+"""Replacement of a volume's claim with the claim of one digest, and of writable mounts with a private copy."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def replace_volume(
     """Replace a volume of a cache in place; return warnings.
 
     If all mounts are read-only, the volume becomes the claim of one digest. Otherwise that claim is the source of a
-    private copy, which all containers mount instead. A copy is also used if the files contain another path than the
-    mount path, because frameworks would miss them, and would fail if they cannot write their own files.
+    private copy, which all containers mount instead. A copy is also used if the files contain a path other than the
+    mount path, because frameworks would not find them and would fail if they cannot write their own files.
 
     Raises:
-        ReplacementError: a volume with a needed name exists and is another one.
+        ReplacementError: a different volume already has a needed name.
     """
     name = str(volume.get("name"))
     copied = name_copy(name)
-    # If the copy exists, the pod was handled before, and another webhook has added a container.
+    # If the copy exists, the pod was already handled, and another webhook has since added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:

@@ -2,7 +2,7 @@
 
 Any client that reaches the port can send 4 MiB of JSON, and decoded JSON can take thirty times as much memory. So the
 parts of a pod stay undecoded text until they are needed. A part is decoded only if the number of its delimiters, which
-bounds the memory that it takes, is below a limit.
+limits the memory that it takes, is below a threshold.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from accelkit.texts import shorten
 
 # Path to which the installed webhook configuration sends reviews of pods.
 PATH: Final = "/mutate-pods"
-# Limits of the API server for one warning, and for their number.
+# The API server's limits on the size of one warning and on the number of warnings.
 _MAX_WARNING: Final = 256
 _MOST_WARNINGS: Final = 12
-# An object has 1.5 MiB at most, and a review contains it twice after a change. Large ones leave room for small ones.
+# An object has at most 1.5 MiB, and a review contains it twice after a change. Large reviews leave room for small ones.
 LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
@@ -38,10 +38,11 @@ class WebhookServer:
         listen: address and certificates; changed files are reloaded.
         find_caches: returns all known caches; None before they have been read.
         tools: inputs for the change of pods.
-        look_up: reads the caches of a namespace for names of claims from the API server, because the watch may be late.
+        look_up: reads the caches in a namespace that belong to claim names from the API server, because the watch may
+            be late.
 
     Attributes:
-        answers: number of answers by result: `changed`, `unchanged`, `refused`, `unready`.
+        answers: number of responses by result: `changed`, `unchanged`, `refused`, `unready`.
 
     Raises:
         ConfigurationError: the port is in use, or this process may not use it.
@@ -97,7 +98,7 @@ class WebhookServer:
             names = set(done.unknown) - looked_up
             if not names:
                 return done
-            # Nothing decoded is held during the lookup. A pod that stays as it is need not be judged again.
+            # No decoded data is kept during the lookup. A pod that does not change does not have to be judged again.
             unchanged = None if done.patch else done
             del done
             found = await self._look_up(request.namespace, names)
@@ -111,7 +112,7 @@ class WebhookServer:
         if len(request.object) <= LIMITS.small_bytes:
             return self._judge_now(pod, request.namespace, read)
         async with self._large:
-            # Large pods are handled one after the other, and waiting small ones come before each.
+            # Large pods are handled one after another, and before each of them, waiting small pods are handled.
             await asyncio.sleep(0)
             return self._judge_now(pod, request.namespace, read)
 
