@@ -14,7 +14,7 @@ from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError,
 
 
 class SignatureView(msgspec.Struct, frozen=True):
-    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null if they are not proven."""
+    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null if not proven."""
 
     policy: str
     signer: str
@@ -75,7 +75,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """Properties of a cache that its image states; those that the image does not state are null."""
+    """Properties of a cache that its image states; properties that it does not state are null."""
 
     image: str
     digest: str
@@ -183,7 +183,7 @@ def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView
 
 
 def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
-    """Return the view of an image; `digest` is the one to which its name resolved, which may be that of an index."""
+    """Return the view of an image; `digest` is the one to which its name resolved, possibly an index."""
     labels = image.labels
     return ImageView(
         image=str(image.reference.with_digest(digest)),
@@ -223,7 +223,7 @@ def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
 
 
 def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
-    """Return the view of the cache that exists, with its current signers, or of the cache that would be extracted."""
+    """Return the view of the cache that exists, with its current signers, or of the one that would be extracted."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
         return describe_extraction(ExtractionResult(place, preview.present, fresh=False, verdicts=verdicts))

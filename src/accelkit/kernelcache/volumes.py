@@ -1,8 +1,8 @@
 """Filling of a dedicated volume with one cache, whose files are at the root of the volume, where pods mount them.
 
-Extraction writes into a hidden folder of the volume, in which nothing is visible before every byte has been verified.
-Then each top-level entry of the extracted cache is moved to the root. The record is written last: a volume without it
-does not count as filled, however many files it contains.
+Extraction writes into a hidden folder of the volume, in which nothing becomes visible before every byte has been
+verified. Then each top-level entry of the extracted cache is moved to the root. The record is written last: a volume
+without it does not count as filled, regardless of how many files it contains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> Com
     """Fill the volume at `request.base` with a verified cache; a volume that already contains it does not change.
 
     Raises:
-        CacheError: the volume contains something else, the image is not a cache image, or the disk is full.
+        CacheError: the volume contains other data, the image is not a cache image, or the disk is full.
         UnverifiedError: the signatures of the image do not satisfy the policies; the volume stays empty.
         RegistryError: the registry failed.
     """
@@ -105,7 +105,7 @@ def _publish(root: Path, place: Place, record: CompletionRecord) -> None:
                 f"the cache has {child.name!a} at its root, a name that volumes reserve",
                 next_step="build the image without it",
             )
-        # A Job that was killed while it moved files left the folder; the next Job extracted the cache again.
+        # A Job that was killed while it moved files left the folder behind; the next Job extracted the cache again.
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         child.rename(target)

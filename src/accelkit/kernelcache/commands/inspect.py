@@ -97,7 +97,7 @@ def list_card_lines(view: CompatibilityView | None) -> list[Text]:
     for card in view.cards:
         lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
-        # Factors that differ are among the reasons.
+        # Factors that differ are already listed among the reasons.
         lines += [Text(f"    {each.message}") for each in card.factors if each.agrees is not False]
     return lines
 

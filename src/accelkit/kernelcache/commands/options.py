@@ -19,7 +19,7 @@ from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, loa
 _Result = TypeVar("_Result")
 _Command = Callable[..., Any]
 
-# There is no verdict on the image, because the registry or the trusted root was unreachable.
+# Exit code if there is no verdict on the image, because the registry or the trusted root was unreachable.
 UNKNOWN = 3
 
 

@@ -1,4 +1,4 @@
-"""Parsers for arguments of commands and modules: cards (`cuda:90`), a node, versions of driver and workload."""
+"""Parsers for arguments of commands and modules: cards (`cuda:90`), a node, driver and workload versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def resolve_cards(
 
     Raises:
         ConfigurationError: a card or a version is malformed, both cards and a node are given, or a driver is given
-            without cards and node.
+            without cards or a node.
         ApiError: the node cannot be read.
         InventoryError: the inventory of the node is invalid.
     """

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 from accelkit.kernelcache.compatibility.ptx import parse_version
 
 _FULL: Final = "nvidia.com/cuda.driver-version.full"
-# Releases before 0.15 write only the parts.
+# Releases before 0.15 write only the parts of the version.
 _PARTS: Final = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 _CUDA: Final = "nvidia.com/cuda.runtime-version.full"
 _CUDA_PARTS: Final = ("nvidia.com/cuda.runtime.major", "nvidia.com/cuda.runtime.minor")
 
 
 class LabelledDriver(NamedTuple):
-    """A node's NVIDIA driver and the newest CUDA version that it supports, from labels; None without a label."""
+    """A node's NVIDIA driver and the newest CUDA version that it supports, from labels; None without the labels."""
 
     version: str | None = None
     cuda: str | None = None

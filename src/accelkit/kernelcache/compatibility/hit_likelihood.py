@@ -2,7 +2,7 @@
 
 Frameworks look kernels up by a key that covers far more than the hardware, and compile silently if the key differs.
 Triton's key covers its own version. Inductor's also covers the name of an NVIDIA card and the version of CUDA. The name
-of vLLM's folder also covers model and configuration.
+of vLLM's folder also covers the model and the configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 
 class Hit(StrEnum):
-    """Likelihood of a hit: LIKELY if all factors agree, ARCH_ONLY if some factors could not be compared."""
+    """Likelihood of a hit: LIKELY if all factors agree, ARCH_ONLY if some could not be compared."""
 
     LIKELY = "likely"
     ARCH_ONLY = "arch-only"

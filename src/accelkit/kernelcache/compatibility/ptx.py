@@ -1,4 +1,4 @@
-"""PTX ISA and CUDA versions of each branch of NVIDIA's driver, which determine the kernels that a driver can load.
+"""PTX ISA and CUDA versions of each NVIDIA driver branch, which determine the kernels that a driver can load.
 
 Sources: the release history in NVIDIA's "PTX ISA" and the table of drivers in the release notes of the CUDA toolkit.
 A driver that is newer than the table supports at least the versions of the last row.
@@ -11,7 +11,7 @@ from typing import Final
 
 Version = tuple[int, int]
 
-# CUDA version, its PTX ISA, the driver branch that was released with it.
+# CUDA version, its PTX ISA, and the driver branch that was released with it.
 _HISTORY: Final = (
     ((10, 0), 63, 410),
     ((10, 1), 64, 418),
@@ -50,7 +50,7 @@ def parse_version(text: str | None) -> Version | None:
 def find_driver_cuda(driver_version: str | None) -> Version | None:
     """Return the CUDA version of a driver (`550.54.14`); None if the driver is unknown or older than the table.
 
-    A branch between two rows counts as the older one.
+    A branch between two rows counts as the older of the two.
     """
     driver = parse_version(driver_version)
     fitting = [cuda for cuda, _, branch in _HISTORY if driver is not None and branch <= driver[0]]
@@ -58,7 +58,7 @@ def find_driver_cuda(driver_version: str | None) -> Version | None:
 
 
 def is_newer_than_table(driver_version: str | None) -> bool:
-    """Return whether a driver is of a newer branch than the last row, so that it may support newer CUDA versions."""
+    """Return whether a driver's branch is newer than the last row, so that it may support newer CUDA versions."""
     driver = parse_version(driver_version)
     return driver is not None and driver[0] > _HISTORY[-1][2]
 

@@ -1,4 +1,4 @@
-"""Reasons why a card cannot use a cache, or only with compilations: a code for programs, a sentence for users."""
+"""Reasons why a card cannot use a cache, or only with compilation: a code for programs and a sentence for users."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Verdicts on whether a node's cards can use a cache, derived only from the labels of its image.
 
-With a hard reason, loading would fail: another backend or architecture, a driver that is too old, launchers for another
-CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never good or bad.
+With a hard reason, loading would fail: a different backend or architecture, a driver that is too old, launchers for a
+different CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never good or bad.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CompatibilityVerdict(StrEnum):
 
 
 class Fit(StrEnum):
-    """Number of a node's cards that can load the kernels; UNKNOWN if no card surely can and some cards may."""
+    """Number of a node's cards that can load the kernels; UNKNOWN if no card certainly can, but some cards may."""
 
     ALL = "all"
     SOME = "some"
@@ -239,7 +239,7 @@ def _compare_toolkit(cuda_version: str | None, driver: Version) -> Iterator[Comp
             ReasonCode.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is not a version"
         )
     elif toolkit[0] > driver[0]:
-        # Drivers load kernels of newer toolkits of the same major version.
+        # Drivers load kernels from newer toolkits with the same major version.
         yield CompatibilityReason(
             ReasonCode.TOOLKIT_MISMATCH,
             f"it was compiled with CUDA {cuda_version}, and the driver supports CUDA {_format_version(driver)}",

@@ -15,7 +15,7 @@ from accelkit.errors import CacheError
 
 _BLOCK = 512
 _MAX_EXTENDED_BYTES = 64 << 10
-# Limits of extended headers before one entry, and of the padding after the end. Both compress well and are not entries,
+# Limits on extended headers before one entry, and on the padding after the end. Both compress well and are not entries,
 # so the limits on entries do not apply to them.
 _MAX_EXTENDED = 8
 _MAX_PADDING_BYTES = 1 << 20
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class Pieces:
-    """A stream of pieces, read in the sizes that a reader requests, without a copy if one piece is enough."""
+    """A stream of pieces, read in the sizes that a reader requests. If one piece is enough, it is not copied."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -88,7 +88,7 @@ class ArchiveEntry:
 
 
 def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
-    """Yield the entries of an archive. After each, its `size` bytes must be taken from `pieces` before the next one.
+    """Yield the entries of an archive; the caller must take the `size` bytes of each from `pieces` before the next one.
 
     The stream is read past the end of the archive to its own end, so that all of it is verified.
 

@@ -1,4 +1,4 @@
-"""Assembly of unpacked layers to one cache, whose files name the paths at which workloads mount them."""
+"""Assembly of unpacked layers into one cache, whose files name the paths at which workloads mount them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer])
     """Assemble a cache from its unpacked layers, below the partial folder of its place.
 
     Args:
-        labels: the labels of the image; its folder with the cache is named after the format.
+        labels: the labels of the image; its folder that contains the cache is named after the format.
         place: the place of the cache.
         layers: the layers, the lowest one first.
 
@@ -83,7 +83,7 @@ def _merge(trees: list[Path]) -> Path:
 
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
-    """Rewrite the files that name other files to the paths in the workload; return their new content."""
+    """Rewrite the files that name other files, so that they contain the workload's paths; return their new content."""
     contents = {}
     moved = MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):

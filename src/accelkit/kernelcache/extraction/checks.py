@@ -1,4 +1,4 @@
-"""Checks of an image before its layers are fetched, beside its signatures: format, cards, size."""
+"""Checks of an image before its layers are fetched, in addition to its signatures: format, cards, size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_imag
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import Signature
 
-# By how much the files of an image may exceed the size in its label: the manifest beside the cache, and rounding.
+# How far the files of an image may exceed the size in its label, to allow for the manifest and for rounding.
 _SLACK_BYTES = 16 << 20
 _SLACK_SHARE = 100
 # Overhead of one file in an archive: its header, a long name, and padding.

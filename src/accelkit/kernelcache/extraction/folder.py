@@ -2,15 +2,15 @@
 
     DIR/.sha256-<hex>.lock            locked by the process that extracts; exists while it runs or the folder exists
     DIR/.sha256-<hex>.partial/        an unfinished extraction; remains only after a kill, until the next extraction
-    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; the same
+    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; same lifetime
     DIR/sha256-<hex>/cache/           the files of the framework
     DIR/sha256-<hex>/manifest.json    the image's manifest of these files, if it has one
     DIR/sha256-<hex>/complete.json    the completion record
     DIR/sha256-<hex>/signatures.json  the signatures, so that they can be verified against other policies
 
-A cache that workloads mount at another path than this folder gets a separate folder, because its group files contain
-that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, for which an attacker can find a
-second path.
+A cache that workloads mount at a path other than this folder gets a separate folder, because its group files contain
+that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, so an attacker can find a second
+path with the same digits.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Place:
 
         Args:
             record: the record of the cache.
-            protected: whether to protect its files first; once they are visible, a process may have them open.
+            protected: whether to protect its files first, because a process may have them open once they are visible.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -115,7 +115,7 @@ class Place:
             write_record(self.folder, record)
 
     def clear_leftovers(self) -> None:
-        """Delete the folders that an interrupted extraction left.
+        """Delete the folders that an interrupted extraction left behind.
 
         Raises:
             OSError: a folder cannot be deleted.
@@ -124,7 +124,7 @@ class Place:
             delete_tree(path)
 
     def clear_abandoned(self) -> None:
-        """Delete the folders that killed extractions left in the same base; their locks are free.
+        """Delete the folders that killed extractions left in the same base folder; their locks are free.
 
         Raises:
             OSError: a folder cannot be deleted.
@@ -165,8 +165,8 @@ def _sync_folder(folder: Path) -> None:
 def read_completed(place: Place) -> CompletionRecord | None:
     """Return the record of a complete cache; None if the cache is missing or incomplete.
 
-    A record of a newer version is ignored, because its meaning is unknown. A record of another place is also ignored,
-    because folders can be copied and renamed.
+    A record with a newer version is ignored, because its meaning is unknown. A record for another place is also
+    ignored, because folders can be copied and renamed.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path != place.mount_path:
@@ -204,13 +204,13 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
 
 
 def _take_lock(path: Path) -> int | None:
-    """Lock a file, which is created if it is missing, and return it; None if another process holds the lock."""
+    """Lock a file, creating it if it is missing, and return it; None if another process holds the lock."""
     while True:
         file = os.open(path, _LOCK_FLAGS, _LOCK_MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The former holder may have deleted the file, and another process may have created a new one: then the lock
-            # on this file has no effect.
+            # The former holder may have deleted the file, and another process may have created a new one. In that case,
+            # the lock on this file has no effect.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), path.lstat()):
                     return file

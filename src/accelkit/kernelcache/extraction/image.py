@@ -1,4 +1,4 @@
-"""Extraction of a cache image: verify, check, fetch and unpack in one stream, publish.
+"""Extraction of a cache image: verify, check, fetch and unpack in one stream, then publish.
 
 Nothing is written before the signatures and the sizes are checked. Nothing is visible before all digests are verified.
 """
@@ -39,7 +39,7 @@ _FREE_SPACE = "free some space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, request: ExtractionRequest) -> ExtractionResult:
-    """Extract a cache image, once per digest and mount path; a repeated call at most verifies it again.
+    """Extract a cache image, once per digest and mount path; a repeated call only verifies it again, if at all.
 
     Raises:
         UnverifiedError: its signatures do not satisfy the policies; nothing was written.
@@ -95,7 +95,7 @@ def _write_renewed(place: Place, record: CompletionRecord, verification: Verific
 
 
 def _tidy(place: Place) -> None:
-    # A leftover that cannot be deleted now does no harm. The next extraction reports the error if it persists.
+    # A leftover that cannot currently be deleted does no harm. The next extraction reports the error if it persists.
     with contextlib.suppress(OSError):
         place.clear_leftovers()
         place.clear_abandoned()
@@ -104,7 +104,8 @@ def _tidy(place: Place) -> None:
 async def judge_again(request: ExtractionRequest) -> ExtractionResult | None:
     """Check an extracted cache against the policies and the cards of a request, without a registry.
 
-    If the cache was verified against other policies, its kept signatures are verified against these.
+    If the cache was verified against other policies, its kept signatures are verified against the policies of the
+    request.
 
     Args:
         request: the request, whose image has a digest.
@@ -136,7 +137,7 @@ async def _find_completed(request: ExtractionRequest, digest: str) -> Extraction
 async def _renew(
     place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
 ) -> ExtractionResult | None:
-    """Return a cache after its record is updated; None if the cache was deleted meanwhile."""
+    """Return a cache after its record is updated; None if the cache was deleted in the meantime."""
     if judged != record:
         async with lock_place(place, request.lock_seconds):
             if await asyncio.to_thread(read_completed, place) is None:
@@ -149,7 +150,7 @@ async def _renew(
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
-    """Return a complete cache. Another node may have extracted it, so its cards and its CPU are checked here too."""
+    """Return a complete cache. Another node may have extracted it, so check this node's cards and CPU too."""
     own = read_host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
@@ -199,7 +200,7 @@ async def _extract(
 
 
 def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
-    """Return labels with the variables from the files, because images of other builders lack these in their labels."""
+    """Return labels with the variables from the files, because images from other builders lack them in their labels."""
     if labels.variables or labels.format != VLLM:
         return labels
     return msgspec.structs.replace(labels, variables=read_variables(cache))

@@ -14,7 +14,7 @@ from accelkit.kernelcache.oci.documents import LAYER_COMPRESSION
 PIECE_BYTES = 1 << 20
 # The largest window that `zstd --long` uses by default; reading reserves memory of this size.
 _MAX_ZSTD_WINDOW = 1 << 27
-# The type stubs declare it as an instance.
+# The type stubs declare the class as an instance.
 _ISAL_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
@@ -49,7 +49,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
         data = chunk
         while data or not inflater.needs_input:
             if inflater.eof:
-                # A stream may consist of several members; parallel compressors write these.
+                # A stream may consist of several members; parallel compressors write such streams.
                 data = inflater.unused_data + data
                 if not data:
                     break
@@ -63,7 +63,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Source:
-    """Chunks as an object with `read`."""
+    """Chunks, wrapped in an object that has a `read` method."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

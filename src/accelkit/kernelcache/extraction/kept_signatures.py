@@ -1,6 +1,7 @@
-"""Signatures that are kept beside an extracted cache, to verify it against other policies without a registry.
+"""Signatures that are kept with an extracted cache, to verify it against other policies without a registry.
 
-They need no protection: they are verified each time like those from a registry, and are valid for one digest only.
+They need no protection, because they are verified each time like those from a registry, and are valid for one digest
+only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from accelkit.kernelcache.signatures.evidence import SignatureMaterial
 from accelkit.kernelcache.signatures.image import judge_material
 
 SIGNATURES = "signatures.json"
-# The limit for all signatures of a cache; larger sets are not kept, and then the registry is required.
+# The limit for all signatures of a cache; larger sets are not kept, in which case the registry is required.
 MAX_KEPT_BYTES = 8 << 20
 _MODE = 0o644
 _decoder = msgspec.json.Decoder(tuple[SignatureMaterial, ...])

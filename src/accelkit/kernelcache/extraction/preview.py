@@ -38,7 +38,7 @@ class Preview:
 
 
 async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
-    """Verify and check an image as an extraction does, without writing.
+    """Verify and check an image as an extraction does, but without writing.
 
     Only an extraction detects damaged layers and a full disk.
 

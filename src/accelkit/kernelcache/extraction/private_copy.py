@@ -1,7 +1,7 @@
 """Private copy of an extracted cache: a folder of one pod, in which the workload may write.
 
 The source is mounted read-only, so it does not change during the copy. A marker states that the copy is complete. From
-then on, the copy keeps the changes of the workload, also when the containers of its pod restart.
+then on, the copy keeps the changes that the workload makes, even if the containers of its pod restart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION: Final = 1
 _FILE_MODE, _FOLDER_MODE = 0o666, 0o777
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# FICLONE of linux/fs.h: source and copy share the blocks until one of the two is written.
+# FICLONE from linux/fs.h: source and copy share their blocks until one of the two is written.
 _SHARE_BLOCKS: Final = 0x40049409
 _PART_BYTES: Final = 64 << 20
 _BUFFER_BYTES: Final = 1 << 20
@@ -46,7 +46,7 @@ _UNSUPPORTED: Final = {
     errno.EBADF,
     errno.EPERM,
 }
-# A folder of the file system, not of the cache.
+# A folder that belongs to the file system, not to the cache.
 _RECOVERED: Final = "lost+found"
 
 
@@ -86,12 +86,13 @@ def make_private_copy(
 
     Args:
         source: the root of the cache.
-        target: an empty folder, or one with an unfinished or complete copy of this function.
+        target: an empty folder, or one with an unfinished or complete copy that this function made.
         moved: the path at which the workload mounts the copy; None to copy files that name other files unchanged.
         seconds: the time limit.
 
     Returns:
-        The record of the copy, made now or before; None if the workload has denied access to the complete copy.
+        The record of the copy, whether made now or earlier; None if the workload has denied access to the complete
+        copy.
 
     Raises:
         CacheError: the source is not a folder, the target has other content or too little space, the copy took too
@@ -183,7 +184,7 @@ def _copy_file(source: Path, target: Path, entry: _Entry, moved: MovedTree | Non
 
 
 def _copy_content(reading: int, writing: int, size: int, deadline: float) -> None:
-    """Copy a file by the best method that the file system supports: shared blocks, in the kernel, or by bytes."""
+    """Copy a file by the best method that the file system supports: shared blocks, a kernel copy, or a byte copy."""
     try:
         fcntl.ioctl(writing, _SHARE_BLOCKS, reading)
     except OSError as exc:
@@ -270,7 +271,7 @@ def _read_marker(target: Path) -> PrivateCopy | None:
 
 
 def _write_marker(target: Path, done: PrivateCopy) -> None:
-    # The marker appears only when the copy is complete; renaming replaces the mark of the unfinished copy by it.
+    # The marker appears only when the copy is complete; renaming replaces the mark of the unfinished copy with it.
     (target / _BEGUN).write_bytes(msgspec.json.encode(done))
     (target / _BEGUN).chmod(0o644)
     (target / _BEGUN).rename(target / MARKER)

@@ -1,4 +1,4 @@
-"""Threads that read chunks from an event loop; the callers always wait for their end."""
+"""Threads that read chunks from an event loop; the callers always wait until the threads have ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPTH = 4
 
 
 class _AbandonedError(Exception):
-    """The stream failed, or the caller no longer waits: the thread must end."""
+    """The stream failed or the caller no longer waits, so the thread must end."""
 
 
 async def run_to_completion(work: Callable[[], _Result]) -> _Result:
@@ -35,7 +35,7 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
     """Run `work` in a separate thread over chunks that this event loop receives, and return its result.
 
     It succeeds only if the stream has ended without an error. An error of the stream takes precedence over the error
-    that it causes in `work`. In all cases, the thread has ended too.
+    that it causes in `work`. In all cases, the thread has also ended.
 
     Raises:
         CacheError: `work` ended before the stream, so the rest of the stream is not verified.
@@ -64,14 +64,14 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
 
 
 async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
-    """Wait for a thread despite cancellations; the last one is raised after the thread has ended."""
+    """Wait for a thread despite cancellations; the last cancellation is raised after the thread has ended."""
     cancelled = None
     while not working.done():
         try:
             await asyncio.wait({working})
         except asyncio.CancelledError as exc:
             cancelled = exc
-    # Retrieved, because asyncio otherwise logs an exception that was never retrieved.
+    # Retrieve the exception, because asyncio otherwise logs that it was never retrieved.
     working.exception()
     if cancelled is not None:
         raise cancelled

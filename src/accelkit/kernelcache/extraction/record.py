@@ -1,4 +1,4 @@
-"""The completion record beside an extracted cache, which states that it is complete and which checks it passed."""
+"""The completion record of an extracted cache, which states that it is complete and which checks it has passed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from accelkit.kernelcache.formats import ImageLabels
 
 VERSION = 1
 RECORD = "complete.json"
-# The folder with the record in a volume with one cache at its root; only the process that fills the volume uses its
-# locks.
+# The folder with the record, in a volume that has one cache at its root; only the process that fills the volume uses
+# its locks.
 HIDDEN = ".accelkit"
 _MAX_RECORD_BYTES = 1 << 20
 _RECORD_MODE = 0o644
@@ -57,12 +57,12 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-# Created at import: msgspec prepares a type at its first use, and crashes if two threads do so at the same time.
+# Created at import, because msgspec prepares a type at its first use and crashes if two threads do so at the same time.
 _record = msgspec.json.Decoder(CompletionRecord)
 
 
 def read_record(folder: Path) -> CompletionRecord | None:
-    """Return the record in a folder; None if it is missing, invalid or of another version."""
+    """Return the record in a folder; None if it is missing, is invalid or has a different version."""
     try:
         with (folder / RECORD).open("rb") as file:
             record = _record.decode(file.read(_MAX_RECORD_BYTES))

@@ -18,7 +18,7 @@ class Limits:
     """Limits on the size of a cache; a larger image is rejected, even with a valid signature.
 
     Attributes:
-        total_bytes: the size of all files together, after decompression.
+        total_bytes: the total size of all files, after decompression.
         file_bytes: the size of one file.
         files: the number of files and folders.
     """

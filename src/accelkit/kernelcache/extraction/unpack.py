@@ -1,4 +1,4 @@
-"""Unpacking of a layer below one folder, without writes outside of it."""
+"""Unpacking of a layer into one folder, without writes outside of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITE_BYTES = 1 << 20
 
 
 class Allowance:
-    """The limits on the content of an image, counted for all of its layers together."""
+    """The limits on the content of an image, counted across all of its layers."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -54,7 +54,7 @@ class Allowance:
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
 ) -> dict[str, FileContent]:
-    """Write the entries of one layer that are below some folders of the archive.
+    """Write the entries of one layer that are below certain folders of the archive.
 
     Owners and modes in the archive are ignored: all users can read the files, only the extracting user can write them,
     and no file is executable or set-uid. Modification times are kept, except those in the future: ninja rebuilds
@@ -63,7 +63,7 @@ def unpack(
     Args:
         chunks: the bytes of the layer as they arrive, still compressed.
         media_type: the media type of the layer.
-        folder: an empty folder; no other process may write to it meanwhile.
+        folder: an empty folder; no other process may write to it in the meantime.
         allowance: the limits that all layers of the image share.
         prefixes: folders of the archive, such as `io.triton.cache`; all other entries are skipped.
 
@@ -123,7 +123,7 @@ def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: T
         raise CacheError(f"the archive has {path} twice") from exc
     size, content = entry.size, StreamHash(hashing, entry.size)
     try:
-        # The umask must not restrict the mode, because other users read the cache.
+        # Set the mode regardless of the umask, because other users read the cache.
         os.fchmod(file, _FILE_MODE)
         while size:
             part = pieces.read_some(min(size, _WRITE_BYTES))

@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class WarpSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The usual warp size of architectures that begin with `architecture`; None stands for all cards."""
+    """The usual warp size of architectures that begin with `architecture`; None means all cards."""
 
     threads: int
     architecture: str | None = None
@@ -87,7 +87,7 @@ prepare(Backend)
 
 @cache
 def load_backends() -> tuple[Backend, ...]:
-    """Return all backends of `data/backends.yaml`."""
+    """Return all backends in `data/backends.yaml`."""
     text = (resources.files("accelkit.kernelcache.formats") / "data" / "backends.yaml").read_text("utf-8")
     document = load_yaml(text)
     return tuple(msgspec.convert({"name": name, **fields}, Backend) for name, fields in document.items())

@@ -56,7 +56,8 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
         folder: the folder.
         format: `triton`, `vllm` or `habana`.
         entries: the entries of MCV's manifest, in the order of the folder.
-        targets: without duplicates, sorted; a cache that does not state its hardware has targets with unknown parts.
+        targets: the targets, sorted and without duplicates; a cache that does not state its hardware has targets with
+            unknown parts.
         cache_formats: for vLLM, those of `aot_compile`, `binary` and `triton` that exist, in this order.
         hashes: for vLLM, the names of its hash folders, in the order of the entries.
         files: all regular files, relative to the folder, sorted.
@@ -65,7 +66,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
         cpu_architecture: the CPU of the host that built the launchers, in the values of OCI (`amd64`, `arm64`).
         triton_versions: the versions in the metadata of the kernels; old Triton versions do not write them.
         cuda_versions: the CUDA toolkits of the frameworks that wrote the cache.
-        secret_names: variables of the framework's recorded environment that look like secrets and are set. The files
+        secret_names: variables in the framework's recorded environment that look like secrets and are set. The files
             that contain them are part of the cache, so the publisher must be warned.
         captured_at: for vLLM, the root path that its files state; empty if they do not state one.
     """

@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """Return the digest of the only image of an index, else of the image for this CPU."""
+    """Return the digest of the only image in an index, or otherwise of the image for this CPU."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest

@@ -28,7 +28,8 @@ _groups = msgspec.json.Decoder(_Group)
 def find_captured_root(tree: Tree) -> str:
     """Return the root that contained all files that are named by absolute path.
 
-    It is empty if no file is named, if the files disagree, or if a file cannot be read. Extraction reports the reason.
+    The result is empty if no file is named, if the files disagree, or if a file cannot be read. Extraction reports the
+    reason.
     """
     roots = set()
     for path in tree.paths:
@@ -38,7 +39,7 @@ def find_captured_root(tree: Tree) -> str:
             if len(roots) > 1:
                 return ""
     root = roots.pop() if roots else ""
-    # Readers of the label reject any other path.
+    # Readers of the label reject any other kind of path.
     return root if is_plain(root[1:]) else ""
 
 

@@ -29,7 +29,7 @@ def read_cache(
         cpu_architecture: the CPU of the host that built its launchers, in the values of OCI (`amd64`, `arm64`).
         built_for: the hardware for which the cache was compiled, used if its files do not state it.
         triton_key: the result of `triton_key()` of the Triton that compiled the cache, if it is known; only MCV on bare
-            metal compares it.
+            metal compares this key.
 
     Raises:
         CacheError: the folder has no supported cache, or contains a malformed file, links or devices.
@@ -83,7 +83,7 @@ def _read_vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | No
 
 
 def _read_triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
-    # Kernels that are not in a folder of the root belong to something else, and Triton would not find them.
+    # Kernels that are not directly in a folder of the root do not belong to the cache, and Triton would not find them.
     everywhere = triton.read_kernels(tree, triton_key=triton_key)
     found = tuple(compiled for compiled in everywhere if compiled.path.count("/") == 1)
     return (

@@ -1,6 +1,6 @@
 """The entries of a cache in MCV's `manifest.json`; MCV's format defines names, order and omitted fields.
 
-MCV omits zeros and empty strings in most fields, so that an absent number equals zero here, unlike in other modules.
+MCV omits zeros and empty strings in most fields, so here, unlike in other modules, an absent number means zero.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Redaction of the environment that vLLM records beside a compiled model.
 
-Numbers, booleans, nulls and short texts of plain characters (versions, names of modes) are kept. Other texts are
+Numbers, booleans, nulls and short texts with plain characters (versions, names of modes) are kept. Other texts are
 replaced, because paths and addresses reveal where the model was built. The text of a variable whose name has a word
 like KEY, TOKEN, SECRET or PASSWORD is replaced even if it is plain, and the variable is reported as a secret.
 """

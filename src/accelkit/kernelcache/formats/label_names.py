@@ -38,5 +38,5 @@ VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:
-    """Return the key of a label of MCV for a format: `entry-count`, `summary`, `cache-size-bytes` or `format`."""
+    """Return the key of an MCV label for a format: `entry-count`, `summary`, `cache-size-bytes` or `format`."""
     return f"cache.{cache_format}.image/{name}"

@@ -1,4 +1,4 @@
-"""Parser of the labels of an image by MCV's rules, with a limit on each value, because labels are untrusted."""
+"""Parser for the labels of an image according to MCV's rules; limits each value, because labels are untrusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPES: Final = {
 
 
 class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of a cache that its image states; None and empty values stand for properties that it does not state.
+    """Properties of a cache that its image states; None and empty values mean that it does not state them.
 
     Attributes:
         format: `triton`, `vllm`, `habana`, or the name of an unsupported format.
@@ -114,7 +114,7 @@ def _is_cache_label(name: str) -> bool:
 
 
 def _read_format(labels: Mapping[str, str]) -> str:
-    """Return the format that `cache-type` names, else the one whose summary exists."""
+    """Return the format that `cache-type` names, or otherwise the format whose summary exists."""
     if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):

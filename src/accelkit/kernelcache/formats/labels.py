@@ -1,4 +1,4 @@
-"""Labels and `manifest.json` of a cache image, in MCV's format, with additional labels of accelkit."""
+"""Labels and `manifest.json` of a cache image, in MCV's format, with accelkit's additional labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) ->
         cache: the cache that is packed.
         title: the last part of the repository name.
         gpu_product: the product name of the card on which the cache was compiled, such as `NVIDIA H100 80GB HBM3`.
-            Inductor's part of a cache hits only on cards of the same name, and no file of the cache states it.
+            Inductor's part of a cache hits only on cards with the same name, and no file in the cache states that name.
 
     Raises:
         CacheError: `read_labels` would reject the labels, for example because there are too many hash folders.

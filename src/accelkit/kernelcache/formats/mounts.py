@@ -1,4 +1,4 @@
-"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's rules and additional rules of accelkit.
+"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's and accelkit's rules.
 
 The builder of the image writes the labels, and their values become a pod's environment and mounts. Therefore a variable
 must be one that names a cache folder, because a variable like LD_PRELOAD would run the cache as code, and paths must be
@@ -24,7 +24,7 @@ _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
 # The folder of vLLM's root in every image.
 COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
-# The default folder into which vLLM's Triton compiles at run time; it is within the root, so that it is captured too.
+# The default folder into which vLLM's Triton compiles at run time; it is within the root, so that it is also captured.
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
 
@@ -115,7 +115,7 @@ _extras = msgspec.json.Decoder(list[_Extra])
 
 
 def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
-    """Return the mounts in KServe's labels; None without the labels, as for Triton's caches and older images.
+    """Return the mounts in KServe's labels; None if there are no labels, as for Triton's caches and older images.
 
     Raises:
         CacheError: a variable, path or list in the labels is invalid.

@@ -1,4 +1,4 @@
-"""Variables that vLLM recorded at compilation: if one of them differs, vLLM uses another hash and misses the cache.
+"""Variables that vLLM recorded at compilation: if one of them differs, vLLM uses a different hash and misses the cache.
 
 vLLM does not report this miss, so a pod can be warned before it starts. vLLM records only the variables that are part
 of the hash. The path of the model is also part of the hash, but vLLM does not record it.
@@ -21,11 +21,12 @@ from accelkit.kernelcache.formats.environment import REDACTED, redact
 MAX_VARIABLES: Final = 512
 MAX_FACTORS_BYTES: Final = 1 << 20
 _PREFIX: Final = "VLLM_"
-# vLLM excludes it from the name of a cache entry.
+# vLLM excludes this variable from the name of a cache entry.
 _IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
-# Kubernetes replaces it by the value of another variable, which may come from another object.
+# Kubernetes replaces such a reference with the value of another variable, which may come from another object.
 _REFERENCE: Final = "$("
-# Limit of the variables that a node reports, names and values together; vLLM has about a hundred variables.
+# Limit on the total size of the names and values of the variables that a node reports; vLLM has about a hundred
+# variables.
 MAX_REPORTED_BYTES: Final = 16 << 10
 _MAX_REPORTED_VALUE: Final = 256
 _MAX_FILES: Final = 256
@@ -68,7 +69,7 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
 
 
 def read_variables(cache: Path) -> dict[str, Value]:
-    """Return the variables in the files of an extracted cache, because images of other tools do not have the label.
+    """Return the variables in the files of an extracted cache, because images from other tools do not have the label.
 
     Files that cannot be read are ignored.
     """
@@ -100,7 +101,7 @@ def is_counted(name: str) -> bool:
 
 
 def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-    """Return the variables of a container that had another value when a cache was captured, as far as that is known."""
+    """Return the variables of a container that had a different value when a cache was captured, if that is known."""
     return [name for name, value in own.items() if _differs(recorded.get(name), value)]
 
 
@@ -109,7 +110,7 @@ def _differs(recorded: str | None, value: str) -> bool:
 
 
 def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYTES) -> dict[str, str]:
-    """Return as many variables as one node may report of a cache, sorted by name, without redacted values."""
+    """Return as many variables as one node may report for a cache, sorted by name, without redacted values."""
     kept: dict[str, str] = {}
     room = most_bytes
     for name, value in sorted(variables.items()):

@@ -1,7 +1,7 @@
 """List of the files of a cache folder; only regular files and folders are accepted.
 
-A link would copy a file of the build host into an image, or dangle on the node that uses the image. Devices, pipes and
-sockets have no content to copy.
+A link would copy a file from the build host into an image, or dangle on the node that uses the image. Devices, pipes
+and sockets have no content to copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.errors import CacheError
 MAX_FILES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 2**40
-# Metadata of a kernel takes a few KiB, the environment that vLLM records about ten KiB.
+# The metadata of a kernel takes a few KiB, and the environment that vLLM records takes about ten KiB.
 MAX_METADATA_BYTES: Final = 1024 * 1024
 _FIRST_PRINTABLE: Final = 0x20
 

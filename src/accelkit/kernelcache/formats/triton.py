@@ -1,4 +1,4 @@
-"""Triton's cache: one folder per key, with the kernel in all stages of its compilation and `<kernel>.json`."""
+"""Triton's cache: one folder per key, with the kernel at all stages of its compilation and `<kernel>.json`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRIT
     """Yield the kernels whose metadata are anywhere in a folder of the tree; files without a hash are ignored.
 
     Raises:
-        CacheError: a file with a hash does not have Triton's format of metadata.
+        CacheError: a file with a hash does not have Triton's metadata format.
     """
     for path in tree.list_files(folder):
         name = path.rsplit("/", 1)[-1]

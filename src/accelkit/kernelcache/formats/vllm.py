@@ -1,8 +1,9 @@
 """vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`, in three generations.
 
-The oldest keeps Triton's folders (`triton`), the next one compiled pieces for each part of the model (`binary`), and
-compilation ahead of time writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV, this module classifies
-a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as `aot_compile`.
+The oldest one keeps Triton's folders (`triton`), and the next one keeps compiled pieces for each part of the model
+(`binary`). Ahead-of-time compilation writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV, this
+module classifies a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as
+`aot_compile`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ AOT_FOLDER: Final = "torch_aot_compile"
 AOT_COMPILE: Final = "aot_compile"
 BINARY: Final = "binary"
 TRITON: Final = "triton"
-# The order in which MCV lists them.
+# The order in which MCV lists the formats.
 CACHE_FORMATS: Final = (AOT_COMPILE, BINARY, TRITON)
 _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
 # Some releases also name the device, because two engines on one host had the same ranks.
 _RANK: Final = re.compile(r"rank_\d+_\d+(_dev\d+)?")
 _ARTIFACT: Final = "artifact_compile_range_"
-# The device of vLLM if its environment does not name one.
+# The device that vLLM uses if its environment does not name one.
 _DEFAULT_DEVICE: Final = "cuda"
 
 

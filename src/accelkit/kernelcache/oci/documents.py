@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def artifact(self) -> str:
-        """The type of the artifact, else the media type of its configuration."""
+        """The type of the artifact, or otherwise the media type of its configuration."""
         return self.artifact_type or self.config.media_type
 
 
@@ -119,7 +119,8 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
         media_type: the media type that the registry states, or empty. The media type in the document must agree.
 
     Raises:
-        CacheError: the document is neither of them or could be read as both, or has an invalid descriptor.
+        CacheError: the document is neither a manifest nor an index, could be read as both, or has an invalid
+            descriptor.
     """
     fields = _decode_members(content)
     media_type = media_type.partition(";")[0].strip().lower()

@@ -9,7 +9,7 @@ _KERNEL_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def normalize_architecture(name: str) -> str:
-    """Return the OCI name of a CPU architecture, also for the name that the kernel uses (`x86_64`)."""
+    """Return the OCI name of a CPU architecture; the name that the kernel uses (`x86_64`) is also accepted."""
     return _KERNEL_NAMES.get(name.lower(), name.lower())
 
 

@@ -15,7 +15,7 @@ from accelkit.errors import CacheError
 
 DOCKER_HUB = "docker.io"
 DEFAULT_TAG = "latest"
-# The limit of a name without tag and digest, as in `distribution`.
+# The length limit for a name without tag and digest, as in `distribution`.
 MAX_NAME_LENGTH = 255
 _MAX_TAG_LENGTH = 128
 _MAX_DIGEST_LENGTH = len("sha256:") + 64
@@ -57,7 +57,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """The version to request from a registry: the digest if there is one, else the tag."""
+        """The version to request from a registry: the digest if there is one, otherwise the tag."""
         return self.digest or self.tag or DEFAULT_TAG
 
     def require_digest(self) -> str:
@@ -83,7 +83,7 @@ def parse_reference(text: str) -> Reference:
     """Return the reference in a text, parsed as by container engines, except for names that are ambiguous.
 
     Raises:
-        CacheError: the text is not a reference; the message names the wrong part.
+        CacheError: the text is not a reference; the message names the invalid part.
     """
     # The length is checked first, so that all later searches and messages are small.
     if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):

@@ -69,7 +69,8 @@ class BuiltImage:
         labels: the labels in its configuration.
         layer: its only layer.
         pushed: whether this build pushed it.
-        uploaded_bytes: the number of sent bytes; less than its size if the registry had some of its blobs.
+        uploaded_bytes: the number of bytes sent; less than the image's size if the registry already had some of its
+            blobs.
     """
 
     digest: str
@@ -100,8 +101,8 @@ async def build_image(
         present: the digest to which the tag already points, or None; an image with this digest is not pushed again.
 
     Raises:
-        CacheError: the folder is not a cache, contains secrets, changes meanwhile, or has names that no extraction
-            accepts; or the disk is full.
+        CacheError: the folder is not a cache, contains secrets, changes in the meantime, or has names that no
+            extraction accepts, or the disk is full.
         RegistryError: the registry rejects the image.
     """
     if reference.digest:
@@ -117,7 +118,7 @@ async def build_image(
             f"{', '.join(cache.secret_names)}",
             next_step="fill the cache without these variables, or allow them if they are not secrets",
         )
-    # A layer may be larger than the memory, so it is written to a file before its digest is known.
+    # A layer may be larger than memory, so it is written to a file before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
         layer = await asyncio.to_thread(_write_layer, cache, folder, file, options)
         title = reference.repository.rpartition("/")[2]

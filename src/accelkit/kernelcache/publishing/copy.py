@@ -22,7 +22,7 @@ class CopyResult:
 
     Attributes:
         digest: the digest of the image, the same in both registries.
-        uploaded_bytes: the number of sent bytes, without blobs that existed or could be mounted.
+        uploaded_bytes: the number of bytes sent, excluding blobs that existed or could be mounted.
         manifests: the number of written manifests, including those of signatures.
         signatures: the number of copied signature images and bundles.
     """
@@ -46,7 +46,7 @@ async def copy_image(
     Args:
         source_client: an open client for the source registry.
         source: the image, by tag or digest.
-        client: an open client for the target registry; may be the same.
+        client: an open client for the target registry; may be the same client.
         target: the target repository and tag; without a tag, the image is written by digest. A digest must be that of
             the image.
         signatures: whether to copy the signatures.
@@ -65,7 +65,7 @@ async def copy_image(
     for digest in images if signatures else ():
         await copying.copy_signatures(source.with_digest(digest), digest)
     if target.tag:
-        # The tag is written last, so that users of the tag always find the signatures too.
+        # The tag is written last, so that users of the tag also always find the signatures.
         await copying.write(raw, target.tag)
     return copying.result
 
@@ -100,7 +100,7 @@ class _Copying:
         return list(dict.fromkeys(digests))
 
     async def write(self, raw: RawManifest, tag: str | None) -> None:
-        """Write a manifest, whose parts must exist, under a tag, or under its digest without a tag."""
+        """Write a manifest, whose parts must exist, under a tag, or under its digest if there is no tag."""
         document = raw.decode()
         place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type

@@ -61,7 +61,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
         image: the image, by digest.
 
     Returns:
-        The stated predicate of each attachment, by digest: that of a signature, or that of an attestation.
+        The stated predicate of each attachment, by digest: either that of a signature or that of an attestation.
 
     Raises:
         CacheError: a referrer of the image is not a manifest.

@@ -3,12 +3,12 @@
 The same files give the same bytes, regardless of their owners and times: names are sorted, and owner, mode and time are
 fixed. The layer is written as one stream and is never completely in memory.
 
-Trees that ninja built keep their modification times, in whole seconds, because ninja rebuilds files that are older than
-their sources or newer than its log states. The log is part of the tree and contains times, so these trees never give
-the same bytes.
+Trees that ninja built keep their modification times, in whole seconds. Ninja rebuilds files that are older than their
+sources or newer than its log states. The log is part of the tree and contains times, so these trees never give the same
+bytes.
 
-gzip uses zlib. ISA-L is twelve times as fast in a measurement (500 MB/s instead of 40 MB/s on one core), but does not
-guarantee the same output on every CPU. For speed, use zstd, which MCV cannot read.
+gzip uses zlib. ISA-L was twelve times as fast in one measurement (500 MB/s instead of 40 MB/s on one core), but does
+not guarantee the same output on every CPU. For speed, use zstd, which MCV cannot read.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def write_layer(
         out: the file to which the layer is written.
         compression: the compression of the layer; MCV reads only gzip.
         media: the family of media types, OCI's or Docker's.
-        modified: the time of all files outside of ninja's trees, in seconds since 1970; None for SOURCE_DATE_EPOCH of
-            the environment, else 0.
+        modified: the time of all files outside of ninja's trees, in seconds since 1970; None for SOURCE_DATE_EPOCH from
+            the environment, or 0 if it is not set.
 
     Raises:
         CacheError: a file cannot be read or changed after the cache was read, or there is no media type for this
@@ -172,7 +172,7 @@ def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]
 
 
 def _find_tree(path: str) -> str:
-    """Return the first folder of a path; empty for a file of the root."""
+    """Return the first folder of a path; empty for a file in the root."""
     return path.partition("/")[0] if "/" in path else ""
 
 
@@ -182,7 +182,7 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes, None, int]:
-    """Yield the header of a file and its content, and return its size; without a given time, its own time is used."""
+    """Yield the header of a file and its content, and return its size; if no time is given, use the file's own."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status = os.fstat(file.fileno())

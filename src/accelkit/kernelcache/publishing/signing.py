@@ -26,11 +26,12 @@ class Cosign:
 
     Attributes:
         program: the path or the name of the program.
-        key: a value of its option `--key`: a file, a `k8s://` secret, the URI of a key service; None for keyless.
+        key: a value for cosign's option `--key`: a file, a `k8s://` secret or the URI of a key service; None for
+            keyless signing.
         log: whether to create an entry in the transparency log.
         plain_http: whether to use the registry without TLS.
-        arguments: further options of cosign.
-        environ: variables that it gets in addition to the environment of this process.
+        arguments: other options for cosign.
+        environ: variables that cosign gets in addition to the environment of this process.
     """
 
     program: str = "cosign"
@@ -91,7 +92,7 @@ class Cosign:
 
 
 def _shorten_output(text: str) -> str:
-    # cosign logs its error twice, the second time after these words and without the preceding warnings.
+    # cosign logs its error twice: the second time, it follows these words, without the preceding warnings.
     error = " ".join(text.rpartition("error during command execution: ")[2].split())
     return sanitize_message(error[-500:])
 

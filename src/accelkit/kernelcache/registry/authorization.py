@@ -26,11 +26,11 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 _ResponseContext: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
 _MAX_TOKEN_BYTES = 256 << 10
-# The default lifetime of a token in the specification, and the time before its expiry from which it is not used.
+# The default lifetime of a token in the specification, and the time before its expiry at which it is no longer used.
 _DEFAULT_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0
 _LONGEST_SECONDS = 3600.0
-# A parameter, or else the name of a scheme: one header may contain several challenges.
+# A parameter, or otherwise the name of a scheme, because one header may contain several challenges.
 _PIECE = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', re.ASCII)
 
 
@@ -150,7 +150,7 @@ class Authorizer:
                 realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=find_proxy(realm)
             )
         headers = {"Authorization": _encode_basic(login)} if login is not None else {}
-        # Concatenated here, because the session would quote the query of the realm a second time.
+        # Concatenate the URL here, because the session would quote the query of the realm a second time.
         url = URL(f"{realm}{'&' if realm.raw_query_string else '?'}{urlencode(given)}", encoded=True)
         return self._session.get(url, headers=headers, allow_redirects=False, proxy=find_proxy(url))
 

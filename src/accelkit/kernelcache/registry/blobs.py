@@ -15,7 +15,7 @@ from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.registry.exchange import SLOWEST, Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
-# How many interruptions are allowed without a byte in between, and in total.
+# How many interruptions are allowed without any byte received in between, and in total.
 _BREAKS_IN_A_ROW = 4
 _BREAKS_AT_MOST = 32
 # The time that the slowest transfer may take in addition to the time for its bytes, in seconds.
@@ -36,7 +36,8 @@ async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Desc
         blob: the digest and the size, from a manifest.
 
     Raises:
-        RegistryError: the blob is missing, has another size or digest, or the transfer is interrupted too often.
+        RegistryError: the blob is missing, has a different size or digest, or the transfer is interrupted too many
+            times.
     """
     transfer = _Transfer(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
     while not transfer.complete:
@@ -115,7 +116,7 @@ async def _stream_rest(
 ) -> AsyncGenerator[bytes]:
     """Yield the missing bytes, whether or not the registry supports ranges."""
     skip = transfer.offset
-    # The range has both ends, because some registries answer 416 to an open range.
+    # The range has both ends, because some registries respond with 416 to an open range.
     headers = {"Range": f"bytes={skip}-{blob.size - 1}"} if skip else {}
     accepted = frozenset({200, _PARTIAL, _BEYOND_THE_END})
     url = endpoint.build_url(f"blobs/{blob.digest}")
@@ -128,7 +129,7 @@ async def _stream_rest(
                 raise RegistryError(f"{endpoint.registry} returns another range of a blob than requested")
             skip = 0
         async for chunk in response.content.iter_any():
-            # Skipped bytes take time too.
+            # Skipped bytes also take time.
             transfer.require_time()
             if skip >= len(chunk):
                 skip -= len(chunk)

@@ -56,7 +56,7 @@ class RawManifest:
 
 @dataclass(frozen=True)
 class Referrers:
-    """The referrers of a manifest. With `problems`, the list may be incomplete."""
+    """The referrers of a manifest. If there are `problems`, the list may be incomplete."""
 
     descriptors: tuple[Descriptor, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -86,10 +86,10 @@ class RegistryClient:
         await self._exchange.__aexit__()
 
     async def read_manifest(self, reference: Reference) -> RawManifest:
-        """Read a manifest or index by digest, else by tag.
+        """Read a manifest or index by digest, or by tag if there is no digest.
 
         Raises:
-            RegistryError: the manifest is missing (status 404), refused, or has another digest.
+            RegistryError: the manifest is missing (status 404), is refused, or has a different digest.
         """
         return await self._endpoints.request_in_turn(
             reference, lambda endpoint: self._read_manifest(endpoint, reference)
@@ -99,7 +99,7 @@ class RegistryClient:
         """Return the content of a small blob.
 
         Raises:
-            RegistryError: as `stream_blob`; or the announced size exceeds `limit` bytes.
+            RegistryError: the same errors as in `stream_blob`, or the announced size exceeds `limit` bytes.
         """
         if blob.size > limit:
             raise RegistryError(
@@ -115,7 +115,8 @@ class RegistryClient:
         """Yield the bytes of a blob as they arrive; they are verified only after the iteration ended without an error.
 
         Raises:
-            RegistryError: the blob is missing, has another size or digest, or the transfer is interrupted too often.
+            RegistryError: the blob is missing, has a different size or digest, or the transfer is interrupted too many
+                times.
         """
         endpoints = self._settings.list_endpoints(reference)
         for endpoint in endpoints:
@@ -149,8 +150,8 @@ class RegistryClient:
     async def list_referrers(self, reference: Reference) -> Referrers:
         """List the referrers of a manifest, given by digest, by the referrers API and by the fallback tag.
 
-        Both are requested, because some registries return an empty list by the API and have only the tag. All mirrors
-        are requested too, because in an air-gapped cluster only they are reachable.
+        Both are queried, because some registries return an empty list from the API and have only the tag. All mirrors
+        are also queried, because only they are reachable in an air-gapped cluster.
 
         Raises:
             CacheError: the reference has no digest.

@@ -84,7 +84,7 @@ class RegistryCredentials:
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> RegistryCredentials:
-        """Return the logins of the current user: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+        """Return the logins of the current user: `$DOCKER_CONFIG/config.json`, or otherwise `~/.docker/config.json`.
 
         Raises:
             ConfigurationError: the file exists, but cannot be read.
@@ -106,7 +106,7 @@ class RegistryCredentials:
         return cls(configs=[_Config(auths=_decode_config(where, content).auths) for where, content in documents])
 
     def followed_by(self, other: RegistryCredentials) -> RegistryCredentials:
-        """Return these logins, followed by those of another source for registries without a login in these."""
+        """Return these logins, followed by those from another source for registries that have no login in these."""
         return RegistryCredentials({**other._logins, **self._logins}, (*self._configs, *other._configs))
 
     async def find_login(self, reference: Reference) -> Login | None:
@@ -134,7 +134,7 @@ def _read_config(path: Path) -> _Config:
 def _decode_config(where: str, content: bytes) -> _Config:
     try:
         fields = _fields.decode(content)
-        # The oldest form of pull secrets is only the inner mapping.
+        # The oldest form of pull secrets consists of only the inner mapping.
         if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
             return _Config(auths=_auths.decode(content))
         return _config.decode(content)

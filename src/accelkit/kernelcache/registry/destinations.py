@@ -75,7 +75,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], registry:
 
 
 def find_proxy(url: URL) -> str | None:
-    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY and so on); None for no proxy."""
+    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY and so on); None if there is no proxy."""
     _, host, port = _origin(url)
     if urllib.request.proxy_bypass(f"{host}:{port}"):
         return None

@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 Problem = RegistryError | CacheError
 
-# For how long an unreachable registry is not requested again if its mirrors answer.
+# How long an unreachable registry is not queried again if its mirrors respond.
 _UNREACHABLE_SECONDS: Final = 30.0
 
 
 class Endpoints:
-    """The endpoints of repositories, with the registries that are unreachable at present.
+    """The endpoints of repositories, with the registries that are currently unreachable.
 
-    A mirror may lack signatures that the registry has, so the registry is requested too, even if a mirror answers. In
-    an air-gapped cluster, the registry is unreachable: if a mirror has answered, only one connection is attempted, and
+    A mirror may lack signatures that the registry has, so the registry is also queried, even if a mirror responds. In
+    an air-gapped cluster, the registry is unreachable: if a mirror has responded, only one connection is attempted, and
     then none for 30 seconds.
 
     Args:
@@ -41,13 +41,13 @@ class Endpoints:
     async def request_all(
         self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | Problem]:
-        """Request all mirrors and the registry in parallel, and return each answer or error, the registry's last."""
+        """Query all mirrors and the registry in parallel, and return each response or error, the registry's last."""
         *mirrors, origin = self._settings.list_endpoints(reference)
         if not mirrors:
             return [await _try(request, origin)]
         async with asyncio.TaskGroup() as group:
             mirror_tasks = [group.create_task(_try(request, mirror)) for mirror in mirrors]
-            # The registry gets all of its attempts only if no mirror answers.
+            # The registry gets all of its attempts only if no mirror responds.
             origin_task = group.create_task(self._request_once(request, origin))
         outcomes, answer = [task.result() for task in mirror_tasks], origin_task.result()
         if isinstance(answer, RegistryError) and answer.unreached:
@@ -60,10 +60,10 @@ class Endpoints:
         return [*outcomes, answer]
 
     async def request_in_turn(self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
-        """Request one mirror after another, then the registry itself, and return the first answer.
+        """Query one mirror after another, then the registry itself, and return the first response.
 
         Raises:
-            RegistryError: the error of the registry, if no endpoint answers.
+            RegistryError: the error of the registry, if no endpoint responds.
         """
         *mirrors, origin = self._settings.list_endpoints(reference)
         problems: list[str] = []
@@ -71,7 +71,7 @@ class Endpoints:
             try:
                 return await request(mirror)
             except RegistryError as exc:
-                # A missing object is an answer, not a problem.
+                # A missing object is a response, not a problem.
                 problems += [] if exc.missing else [exc.message]
         try:
             answer = await request(origin)
@@ -104,5 +104,5 @@ async def _try(request: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: Re
 
 
 def _is_answer(outcome: object) -> bool:
-    """Return whether an endpoint answered the request; that an object is missing is an answer too."""
+    """Return whether an endpoint answered the request; a response that an object is missing also counts."""
     return not isinstance(outcome, RegistryError) or outcome.missing

@@ -26,7 +26,7 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 
 T = TypeVar("T")
 
-# The least speed of a transfer, in bytes per second.
+# The minimum speed of a transfer, in bytes per second.
 SLOWEST = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -35,7 +35,7 @@ _FIRST_BACK_OFF_SECONDS = 0.5
 _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
 _NEXT_WITHOUT_TLS = "check its name and the network"
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# With large reads, the event loop costs less time while a layer streams.
+# With large reads, the event loop takes less time while a layer streams.
 _READ_BUFFER_BYTES = 1 << 19
 
 
@@ -68,7 +68,7 @@ class Exchange:
         read_seconds = self._settings.timeout_seconds
         connect_seconds = min(read_seconds, self._settings.connect_seconds)
         timeout = aiohttp.ClientTimeout(
-            # `connect` also includes the look-up of the name and the TLS handshake; `sock_connect` does not.
+            # `connect` also includes the name lookup and the TLS handshake; `sock_connect` does not.
             total=None,
             connect=2 * connect_seconds,
             sock_connect=connect_seconds,
@@ -111,14 +111,14 @@ class Exchange:
             method: the HTTP method.
             url: the absolute URL.
             actions: the actions that the token must allow: `pull` or `pull,push`.
-            accepted: the statuses that are accepted as an answer.
+            accepted: the statuses that are accepted as a response.
             headers: additional headers.
             body: returns the body of the request, for each attempt.
             body_bytes: the size of the body, which extends the timeout.
-            attempts: the number of attempts; None for that of the endpoint.
+            attempts: the number of attempts; None for the number that the endpoint sets.
 
         Raises:
-            RegistryError: the request was refused, the answer has another status, or the registry was not reached in
+            RegistryError: the request was refused, the response has another status, or the registry was not reached in
                 any attempt.
         """
         scope = f"repository:{endpoint.repository}:{actions}"
@@ -139,19 +139,19 @@ class Exchange:
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
     ) -> RegistryResponse:
-        """Return a complete small response; an interrupted transfer is repeated.
+        """Return a complete small response; an interrupted transfer is retried.
 
         Args:
-            endpoint: the endpoint, as in `send`.
+            endpoint: same meaning as in `send`.
             url: the absolute URL.
             limit: the largest accepted number of bytes.
             what: the name of the object, for errors.
             actions: the actions that the token must allow.
-            accepted: the statuses that are accepted as an answer.
+            accepted: the statuses that are accepted as a response.
             headers: additional headers.
 
         Raises:
-            RegistryError: as `send`; or the response is longer than `limit`.
+            RegistryError: the same errors as in `send`, or the response is longer than `limit`.
         """
 
         async def once() -> RegistryResponse:

@@ -1,4 +1,4 @@
-"""Pull secrets of a cache, read one by one, without list, watch or cache."""
+"""Pull secrets of a cache, read one by one, without a list, watch or cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_object_path, build_secrets_path
 
-# The limit for one cache.
+# The maximum number of pull secrets for one cache.
 MAX_SECRETS: Final = 16
 # The first of these keys that exists is read.
 PULL_SECRET_KEYS: Final = (".dockerconfigjson", ".dockercfg")
@@ -37,7 +37,7 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
     Args:
         api: an open client.
         namespace: the namespace of the Secrets.
-        names: the names of the Secrets, in their order of precedence; only the first `MAX_SECRETS` are read.
+        names: the names of the Secrets, in order of precedence; only the first `MAX_SECRETS` are read.
 
     Raises:
         PullSecretError: a Secret is missing, may not be read, or contains no logins.

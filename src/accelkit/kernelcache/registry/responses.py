@@ -63,7 +63,7 @@ def read_next_page(response: aiohttp.ClientResponse) -> str | None:
 
 
 async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpoint, method: str) -> RegistryError:
-    """Return the error for an answer whose status is not accepted."""
+    """Return the error for a response whose status is not accepted."""
     status = response.status
     detail = ""
     with contextlib.suppress(RegistryError):

@@ -24,7 +24,7 @@ class RegistryEndpoint:
         base: the URL without `/v2`.
         repository: the name of the repository on this server.
         attempts: the number of attempts of one request.
-        connects: the number of attempts if no connection can be established.
+        connects: the number of attempts as long as no connection can be established.
     """
 
     registry: str
@@ -46,10 +46,11 @@ class RegistrySettings:
         credentials: the logins, by registry.
         ca_file: a PEM file of certificate authorities that are trusted in addition to those of the system.
         plain_http: the only registries that are used without TLS (`host` or `host:port`, as in references).
-        mirrors: by registry, the hosts that are requested before it, each with an optional path prefix
+        mirrors: by registry, the hosts that are queried before it, each with an optional path prefix
             (`host:port/prefix`).
-        timeout_seconds: the longest wait for an answer or for further data, in seconds.
-        connect_seconds: the longest wait for a connection, in seconds; the look-up of the name may take as long again.
+        timeout_seconds: the longest wait for a response or for more data, in seconds.
+        connect_seconds: the longest wait for a connection, in seconds; the name lookup may take up to the same time in
+            addition.
         attempts: the number of attempts of one request to the registry; a mirror gets one attempt, because other
             endpoints follow it.
     """
@@ -71,16 +72,16 @@ class RegistrySettings:
         mirrors: Iterable[str] = (),
         configs: Iterable[Path] = (),
     ) -> RegistrySettings:
-        """Return the settings for values of command options.
+        """Return the settings for the values of command options.
 
         Args:
             plain_http: the registries that are used without TLS.
             ca_file: a PEM file.
-            mirrors: mirrors as `registry=host[/prefix]`, in the order of their requests.
+            mirrors: mirrors as `registry=host[/prefix]`, in the order in which they are queried.
             configs: files with logins; if empty, the user's Docker logins are used.
 
         Raises:
-            ConfigurationError: a mirror has another format, or a file cannot be read.
+            ConfigurationError: a mirror has a different format, or a file cannot be read.
         """
         by_registry: dict[str, tuple[str, ...]] = {}
         for text in mirrors:

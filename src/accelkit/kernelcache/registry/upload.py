@@ -64,7 +64,7 @@ class Uploads:
         Args:
             reference: the repository.
             blob: the digest and the size of the blob.
-            content: yields the bytes of the blob; called again for each further attempt.
+            content: yields the bytes of the blob; called again for each additional attempt.
             mount_from: another repository of the same registry that has the blob; None if none is known.
 
         Returns:
@@ -121,14 +121,14 @@ class Uploads:
         return f"{url}{'&' if url.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
 
     async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
-        """Write a manifest under the tag of the reference, or under its digest without a tag.
+        """Write a manifest under the tag of the reference, or under its digest if there is no tag.
 
         Returns:
             The digest of the manifest.
 
         Raises:
-            CacheError: the reference has another digest, or the content is not a manifest.
-            RegistryError: the request was refused, the registry was not reached, or it stored another digest.
+            CacheError: the reference has a different digest, or the content is not a manifest.
+            RegistryError: the request was refused, the registry was not reached, or it stored a different digest.
         """
         endpoint = self._settings.find_origin(reference)
         digest = compute_digest(content)
@@ -183,7 +183,7 @@ class Uploads:
                 raise CacheError(f"{url} is not an index, so a signature cannot be added to it")
             if any(descriptor.digest == entry.digest for descriptor in document.manifests):
                 return
-            # Entries and unknown fields of other tools must not change.
+            # Entries and unknown fields from other tools must not change.
             listed = msgspec.json.decode(answer.content)
         listed["manifests"] = [*(listed["manifests"] or ()), msgspec.to_builtins(entry)]
         async with self._put(endpoint, url, msgspec.json.encode(listed), OCI_INDEX):

@@ -44,7 +44,7 @@ def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoo
 
     Raises:
         ConfigurationError: a file cannot be read.
-        RejectedError: the bundle has no valid signature of the signer for the file.
+        RejectedError: the bundle has no valid signature by the signer for the file.
     """
     try:
         if bundle.stat().st_size > MAX_SIGNATURE_BYTES:
@@ -83,7 +83,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
 
 
 def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
-    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, else None."""
+    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, otherwise None."""
     path = Path(artifact)
     if path.is_file():
         try:

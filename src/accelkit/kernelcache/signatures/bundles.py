@@ -15,9 +15,9 @@ from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
-# The only predicate of signatures of an image; all others are attestations about it.
+# The only predicate for signatures of an image; all other predicates are attestations about it.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
-# The annotation in which cosign repeats the predicate outside of the bundle, as a hint.
+# The annotation in which cosign repeats the predicate outside of the bundle as a hint.
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
@@ -42,7 +42,7 @@ _statement = msgspec.json.Decoder(_Statement)
 def may_be_bundle(referrer: Descriptor) -> bool:
     """Return whether an entry in a list of referrers may be a bundle; the type in its manifest decides.
 
-    The entries of some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
+    The entries of some lists have no type, or have that of the empty configuration, which cosign 3 itself writes.
     """
     return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 

@@ -48,7 +48,7 @@ def check_path(
         The path above the certificate, its issuer first.
 
     Raises:
-        RejectedError: there is no path, the certificate had expired, or it is not for code signing.
+        RejectedError: there is no path, the certificate had expired, or it is not intended for code signing.
     """
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise RejectedError(
@@ -56,7 +56,7 @@ def check_path(
             f"the certificate was valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC, not at {at:%Y-%m-%d %H:%M:%S}",
         )
-    # The default policies require the usage of TLS clients; the usage of code signing is checked below.
+    # The default policies require the TLS client usage; the code signing usage is checked below.
     usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
     above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
     above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
@@ -74,7 +74,7 @@ def check_path(
 
 
 def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *, private: bool) -> None:
-    """Check that a certificate is for code signing, and that every authority above it may issue these certificates."""
+    """Check that a certificate is for code signing, and that every authority above it may issue such certificates."""
     extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
@@ -111,7 +111,7 @@ def check_identity(
         The subject that matched (the first one if no subject is required), and the issuer or None if there is none.
 
     Raises:
-        RejectedError: the certificate has another subject or another issuer.
+        RejectedError: the certificate has a different subject or issuer.
     """
     subjects, issuer_name = read_subjects(certificate), read_issuer(certificate)
     if issuer is not None and not (issuer_name and issuer.matches(issuer_name)):

@@ -23,13 +23,13 @@ def read_json(
         content: the bytes of the document.
         decoder: the decoder of the expected type.
         what: the name of the document, for messages.
-        reason: the reason of the rejection if the document cannot be read.
+        reason: the reason for the rejection if the document cannot be read.
 
     Raises:
         RejectedError: the document cannot be read or is ambiguous.
     """
     try:
-        # msgspec silently uses the last of repeated fields; the standard library allows a check.
+        # msgspec silently uses the last one of repeated fields; the standard library allows a check for them.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
         return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:

@@ -42,7 +42,7 @@ class LogRecord:
         body: the entry as the log canonicalized it.
         log_id: the SHA-256 of the log's key; a hint.
         log_index: the index in the log.
-        integrated_time: seconds since 1970, or None; verified only by the promise.
+        integrated_time: seconds since 1970, or None; only the promise verifies it.
         promise: the log's signature over the four fields above, or None.
         proof: sigstore's entry with an inclusion proof and a checkpoint, or None.
 
@@ -76,7 +76,7 @@ class LogRecord:
 
 @dataclass(frozen=True)
 class SignatureEvidence:
-    """A signature with a claim about the right image, whose signer is not verified yet.
+    """A signature with a claim about the correct image, whose signer is not verified yet.
 
     Attributes:
         format: `cosign-v2` or `cosign-v3`.

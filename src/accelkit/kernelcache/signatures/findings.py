@@ -1,4 +1,4 @@
-"""Results of the verification of signatures: a valid signature, or the reasons of the rejection."""
+"""Results of signature verification: a valid signature, or the reasons for the rejection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_MESSAGE_LENGTH = 500
 
 
 class RejectionReason(enum.StrEnum):
-    """Why a signature is rejected, in the order of progress; with one of the last two, the result is unknown."""
+    """Why a signature is rejected, in order of progress; for the last two, the result is unknown."""
 
     NOT_COVERED = "NotCovered"
     NO_SIGNATURES = "NoSignatures"
@@ -66,7 +66,7 @@ class Signature:
 class Failure:
     """Why one signature does not satisfy one signer; an empty `source` or `signer` means all of them.
 
-    If the registry was not reached, `beside_mirrors` states whether all of its mirrors have answered.
+    If the registry was not reached, `beside_mirrors` states whether all of its mirrors have responded.
     """
 
     reason: RejectionReason
@@ -88,7 +88,7 @@ class RejectedError(SignatureError):
     """One signature does not satisfy one signer.
 
     Args:
-        reason: the reason of the rejection.
+        reason: the reason for the rejection.
         message: one sentence for users.
     """
 

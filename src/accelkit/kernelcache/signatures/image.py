@@ -73,7 +73,7 @@ async def verify_image(
         policies: the signer policies.
         namespace: the namespace for which the policies are selected; None for no particular namespace.
         clock: returns the time at which certificates without a verified signing time must be valid.
-        patience_seconds: the time limit for all requests together.
+        patience_seconds: the total time limit for all requests.
 
     Raises:
         UnverifiedError: no policy covers the image, a policy is not satisfied, or the result is unknown.
@@ -99,7 +99,7 @@ async def verify_image(
     def satisfy_all() -> tuple[Signature, ...]:
         return tuple(_satisfy(policy, attached, policies.trust, now, pinned) for policy in covering)
 
-    # Verification takes CPU time, during which the event loop of a service must run.
+    # Verification takes CPU time, during which the event loop of a service must keep running.
     signatures = await asyncio.to_thread(satisfy_all)
     return Verification(pinned, manifest, signatures, policies.digest, attached.material)
 
@@ -224,10 +224,11 @@ async def _fetch_bundles(client: RegistryClient, image: Reference) -> _Attached:
 
 
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """Return the referrers that may be bundles: stated signatures first, then attestations, then entries without type.
+    """Return the referrers that may be bundles: stated signatures, then attestations, then entries without a type.
 
-    An entry with another type is not a bundle. The entries of some lists have no type, or that of the empty
-    configuration, which cosign 3 itself writes to the fallback tag; for these, the type in the manifest decides.
+    An entry with another type is not a bundle. The entries of some lists have no type, or have that of the empty
+    configuration, which cosign 3 itself writes to the fallback tag. For these entries, the type in the manifest
+    decides.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
     return sorted(candidates, key=_rank)
@@ -243,7 +244,7 @@ def _rank(referrer: Descriptor) -> int:
 
 
 async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
-    """Return the bundle of a referrer; None if the referrer is of another type."""
+    """Return the bundle of a referrer; None if the referrer has a different type."""
     document = (await client.read_manifest(image.with_digest(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None

@@ -50,7 +50,7 @@ class PublicKey:
 
     @property
     def weakness(self) -> str | None:
-        """Why signatures by the key are rejected, as a noun phrase; None if they are not."""
+        """Why signatures by the key are rejected, as a noun phrase; None if they are not rejected."""
         if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
             return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
         if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
@@ -62,7 +62,7 @@ class PublicKey:
     def check(self, signature: bytes, data: bytes) -> None:
         """Check a signature over data.
 
-        cosign hashes with SHA-256 for every curve, and other tools with the hash of the curve.
+        cosign uses SHA-256 for every curve, and other tools use the hash of the curve.
 
         Raises:
             RejectedError: the signature is not by this key, or the kind of the key is not supported.

@@ -42,7 +42,7 @@ class TextMatch:
 
 
 def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
-    """Return the match for the two fields of a policy for a text; None if both are empty.
+    """Return the match for the two policy fields that describe a text; None if both are empty.
 
     Raises:
         ConfigurationError: both are given, or the expression is invalid, too long, or matches any identity.
@@ -83,7 +83,7 @@ def parse_image_pattern(text: str, where: str) -> str:
     A pattern that no name can match is rejected, because the policy would then have no effect.
 
     Raises:
-        ConfigurationError: the pattern has no registry, or has other parts than registry and repository.
+        ConfigurationError: the pattern has no registry, or has parts other than registry and repository.
     """
     if text == "**":
         return text

@@ -66,7 +66,7 @@ class PolicySet:
         return next((self.broken[each.name] for each in self._covered if each.covers(image, namespace)), None)
 
     def narrow(self, image: Reference, namespace: str | None) -> SignerPolicies:
-        """Return only the policies that cover an image, with a digest that changes only if one of these changes.
+        """Return only the policies that cover an image, with a digest that changes only if one of them changes.
 
         The verdict on the image is the same as with all policies.
 
@@ -83,7 +83,7 @@ class PolicySet:
 
 
 def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | None = None) -> PolicySet:
-    """Return the policies of a cluster, with the errors of invalid ones; nothing is fetched.
+    """Return the policies of a cluster and the errors of the invalid ones; nothing is fetched.
 
     Args:
         objects: the name and the `spec` of each SignerPolicy, in any order.
@@ -136,7 +136,7 @@ def _refuse_file(name: str, where: str) -> NoReturn:
 
 
 def _read_coverage(name: str, spec: object) -> SignerPolicy:
-    """Return a policy with the coverage of an invalid one; an unreadable field covers all images or namespaces."""
+    """Return a policy with the coverage of an invalid policy; an unreadable field covers all images or namespaces."""
     try:
         coverage = msgspec.convert(spec, _Coverage)
     except msgspec.ValidationError:
@@ -148,7 +148,7 @@ def _read_coverage(name: str, spec: object) -> SignerPolicy:
     try:
         namespaces = read_namespaces(msgspec.convert(coverage.namespaces, list[str]), name)
     except (ConfigurationError, msgspec.ValidationError):
-        # A policy without namespaces applies to all.
+        # A policy without namespaces applies to all namespaces.
         namespaces = ("*",)
     return SignerPolicy(name, images, (), namespaces)
 

@@ -72,7 +72,8 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
             RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
         )
     try:
-        # cosign compares the log entry with this text literally, so with a log entry it has no line breaks.
+        # cosign compares the log entry with this text literally, so the text has no line breaks if there is a log
+        # entry.
         decode = decode_base64 if annotations.get(_BUNDLE) else _decode_lines
         signature = decode(annotations[_SIGNATURE])
         leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
@@ -116,8 +117,8 @@ def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
-    # Go's parser ignores the case of field names, and the example of the format relies on it. With two spellings of
-    # one name, two parsers could read two claims.
+    # Go's parser ignores the case of field names, and the example of the format relies on it. With two spellings of one
+    # name, two parsers could read different claims.
     lowered = {name.lower(): value for name, value in fields.items()}
     if len(lowered) != len(fields):
         raise KeyError("a field is given twice")

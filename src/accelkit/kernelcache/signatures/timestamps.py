@@ -1,4 +1,4 @@
-"""Verification of signed timestamps (RFC 3161), with which authorities of the trusted root date a signature."""
+"""Verification of signed timestamps (RFC 3161), with which authorities in the trusted root date a signature."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...])
 
 
 def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """Return the time of a timestamp that one of the authorities made within its validity, ends included, or None."""
+    """Return the time of a timestamp that one of the authorities made within its validity (ends included), or None."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time

@@ -2,7 +2,7 @@
 
 The digest is the SHA-256 over one entry for each file, sorted by path: the file's SHA-256 in hexadecimal digits, a
 space, its size in decimal digits, a space, its path below the cache, a zero byte. The digest does not include folders,
-owners, modes and times.
+owners, modes or times.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ContentVerdict:
     Attributes:
         holds: whether the content is unchanged; None if the record has no digest to compare with.
         difference: the first difference; empty if there is none.
-        digest: the digest of the present content; empty if a difference made its computation unnecessary.
+        digest: the digest of the current content; empty if a difference made its computation unnecessary.
     """
 
     holds: bool | None
@@ -57,7 +57,7 @@ class ContentVerdict:
 
 
 class StreamHash:
-    """The SHA-256 of a file that is written in parts, computed in a thread beside the writer.
+    """The SHA-256 of a file that is written in parts, computed in a thread parallel to the writer.
 
     Args:
         thread: an executor with one worker.

@@ -1,4 +1,4 @@
-"""Removal of folders that contain only folders, of any depth, also beyond the limit of a path in a system call."""
+"""Removal of folders that contain only folders, of any depth, even if the path exceeds the limit for system calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def remove_if_empty(root: Path, path: str) -> bool:
     """Remove a folder below a root with all folders in it; return whether it was removed.
 
-    An entry that is not a folder, or that cannot be removed, stays, and folders beside it may stay too.
+    An entry that is not a folder, or that cannot be removed, stays, and folders next to it may also stay.
     """
     parent, _, name = path.rpartition("/")
     try:

@@ -1,11 +1,10 @@
-"""Protection of an extracted cache against writes by the immutable flag of the file system.
+"""Protection of an extracted cache against writes, using the immutable flag of the file system.
 
 The flag is FS_IMMUTABLE_FL of `chattr +i`. Setting and clearing it requires CAP_LINUX_IMMUTABLE, which no container has
-by default. With the flag, even root in a pod that mounts the cache writable cannot write. The times of files do not
-change.
+by default. With the flag, not even root can write in a pod that mounts the cache as writable. File times do not change.
 
 The flag is set on the files first and on the cache's folder last, and cleared in the opposite order. Therefore all
-entries below a folder with the flag have the flag too, even if a process was killed meanwhile.
+entries below a folder with the flag have the flag too, even if a process was killed in between.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ProtectionState(StrEnum):
 
 @dataclass(frozen=True)
 class Protection:
-    """The result of protecting a cache; `message` has the cause and the next step if the cache is not protected."""
+    """The result of protecting a cache; if it is not protected, `message` has the cause and the next step."""
 
     state: ProtectionState
     message: str = ""
@@ -77,7 +76,7 @@ def unprotect(tree: Path) -> None:
     """Remove the protection of a folder and all entries below it.
 
     Raises:
-        OSError: the flag cannot be cleared, mostly because the process lacks CAP_LINUX_IMMUTABLE.
+        OSError: the flag cannot be cleared, usually because the process lacks CAP_LINUX_IMMUTABLE.
     """
     for path in reversed(list(_list_upwards(tree))):
         _set_immutable(path, immutable=False)
@@ -88,7 +87,7 @@ def probe(folder: Path) -> Protection:
     path = folder / _PROBE
     try:
         if path.exists():
-            # A killed process left the file.
+            # A killed process left the file behind.
             _set_immutable(path, immutable=False)
         os.close(os.open(path, _FILE | os.O_CREAT, 0o600))
         _set_immutable(path, immutable=True)

@@ -1,7 +1,7 @@
 """vLLM's list of compiled files, `vllm_compile_cache.py`, which names files by absolute path.
 
 It is the text of a Python dictionary, which vLLM reads as a literal. vLLM opens the paths unchanged and fails if one
-does not exist, so a moved cache does not only miss: the server does not start. Therefore the paths are replaced in
+does not exist, so a moved cache causes more than misses: the server does not start. Therefore the paths are replaced in
 place, and all other text stays unchanged.
 """
 
@@ -20,7 +20,7 @@ _MAX_PATH_BYTES: Final = 4096
 
 
 def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> bytes:
-    """Return the list for a cache that workloads mount at another path than that of the compilation.
+    """Return the list for a cache that workloads mount at a path other than that of the compilation.
 
     A path is mapped to the file in the cache with the longest common suffix: `/build/torch_compile_cache/h/x` becomes
     `torch_compile_cache/h/x` if the cache has this file, and `h/x` only if it does not.
@@ -29,7 +29,7 @@ def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Cal
         document: the content of the list.
         holds: returns whether the cache has an entry at a path relative to its root.
         locate: returns the path at which workloads mount such an entry. For an absolute path in a tree that is mounted
-            where it was captured, it returns that path, and None for any other absolute path.
+            where it was captured, it returns that path; for any other absolute path, it returns None.
 
     Raises:
         CacheError: the list is too large, does not have vLLM's format, or names a file that the cache does not have.
@@ -40,7 +40,7 @@ def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Cal
         if mounted != node.value:
             changes.append((node, mounted))
     lines = document.split(b"\n")
-    # In reverse order, so that the positions of earlier changes stay valid.
+    # Apply the changes in reverse order, so that the positions of earlier changes stay valid.
     for node, mounted in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         after = lines[last][node.end_col_offset :]

@@ -3,10 +3,10 @@
 Triton looks each path up unchanged and treats the kernel as missing if a path does not exist, so a moved cache never
 hits. Therefore extraction rewrites the paths to those at which the workload mounts the cache.
 
-Images contain the files unchanged, not with relative paths. Triton would resolve a relative path against the working
-directory of the workload, so it would never hit. Readers other than accelkit do not rewrite, but mount the cache at the
-path of the capture, which the files must then still contain. Inductor's sources and the metadata of kernels also name
-paths of the build host, and cannot be changed.
+Images contain the files unchanged rather than with relative paths. Triton would resolve a relative path against the
+working directory of the workload, so it would never hit. Readers other than accelkit do not rewrite the files. They
+mount the cache at the capture path, which the files must therefore still contain. Inductor's sources and the metadata
+of kernels also name paths of the build host, and cannot be changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAME_BYTES: Final = 255
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # Triton 2 wrote only the names, and looked for the files beside the group file.
+    # Triton 2 wrote only the names and looked for the files next to the group file.
     child_paths: dict[str, str] | list[str]
 
 

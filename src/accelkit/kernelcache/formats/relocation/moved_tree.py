@@ -20,7 +20,7 @@ class MovedTree:
 
     Attributes:
         mount_path: the path of its root.
-        trees: the paths of folders that are mounted elsewhere than below the root, by folder.
+        trees: the paths of folders that are not mounted below the root, by folder.
     """
 
     mount_path: str
@@ -56,7 +56,7 @@ class MovedTree:
     def _locate(self, path: str, holds: Callable[[str], bool]) -> str | None:
         if not path.startswith("/"):
             return self.find_path(path)
-        # Files already name the right paths of trees that are mounted where they were captured.
+        # Files already name the correct paths of trees that are mounted where they were captured.
         return next((path for tree, mount in self.trees.items() if _is_within(path, tree, mount, holds)), None)
 
 

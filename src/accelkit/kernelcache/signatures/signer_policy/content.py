@@ -13,14 +13,14 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
 class PolicyContent:
-    """The digest of all contents that were read, in their order."""
+    """The digest of all contents that were read, in order."""
 
     def __init__(self) -> None:
         # Another release may have had weaker checks, so its verdicts must not be reused.
         self._hash = hashlib.sha256(__version__.encode())
 
     def add(self, content: bytes) -> None:
-        """Add a content to the digest."""
+        """Add the content of a source to the digest."""
         # Hashes have a fixed length, so moving bytes from one content to the next changes the digest.
         self._hash.update(hashlib.sha256(content).digest())
 

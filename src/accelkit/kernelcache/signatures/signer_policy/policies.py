@@ -1,4 +1,4 @@
-"""Signer policies as values: the images that they cover, and the signers of these."""
+"""Signer policies as values: the images that they cover, and the signers of those images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kernelcache.signatures.matching import TextMatch, compile_glob
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 ALL_NAMESPACES = ("*",)
-# A day: revoked signatures are accepted for at most this time, and a registry may be unreachable for a night.
+# One day: revoked signatures are accepted for at most this long, and a registry may be unreachable overnight.
 VERDICT_TTL_SECONDS = 24 * 3600
 
 
@@ -40,7 +40,7 @@ class Signer:
 
     @property
     def keyless(self) -> bool:
-        """Whether the signer has a certificate of Sigstore's certificate authority."""
+        """Whether the signer has a certificate from Sigstore's certificate authority."""
         return not self.keys and self.authorities is None
 
 
@@ -72,7 +72,7 @@ class SignerPolicy:
             return False
         return any(glob.fullmatch(image.name) for glob in self._image_globs)
 
-    # Compiled once for all images of a cluster, because it takes a hundred times as long as a match.
+    # Compiled once for all images in a cluster, because compiling takes a hundred times as long as a match.
     @cached_property
     def _image_globs(self) -> tuple[Any, ...]:
         return tuple(compile_glob(pattern) for pattern in self.images)
@@ -89,7 +89,8 @@ class SignerPolicies:
     Attributes:
         policies: the policies; without any, every image is rejected.
         trust: Sigstore's keys and authorities.
-        digest: the digest of all inputs of a verdict, so that a stored verdict can be compared with present policies.
+        digest: the digest of all inputs of a verdict, so that a stored verdict can be compared with the current
+            policies.
     """
 
     policies: tuple[SignerPolicy, ...]
@@ -101,5 +102,5 @@ class SignerPolicies:
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
     def find_verdict_ttl(self, image: Reference, namespace: str | None = None) -> int:
-        """Return the seconds for which a successful verification is valid: the least value of the policies."""
+        """Return the seconds for which a successful verification is valid: the lowest value among the policies."""
         return min((each.verdict_ttl_seconds for each in self.select(image, namespace)), default=0)
