@@ -65,7 +65,7 @@ class AgentOptions:
         min_free_percent: the percentage of the disk that stays free, if that is more.
         recheck_seconds: the interval after which caches without write protection are verified again.
         trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
-        metrics_port: the port for metrics and probes; 0 for none.
+        metrics_port: the port for metrics and probes; 0 if there is none.
         scan_folder: folder in which `accelkit cache-scan` reports the files that pods created; None if there is no
             scan.
     """

@@ -53,7 +53,7 @@ class Preparation:
         await self._client.__aexit__()
 
     async def read_image_facts(self, desired: DesiredCache) -> ImageFacts:
-        """Read the manifest and the configuration of an image by digest, and nothing else.
+        """Read only the manifest and the configuration of an image, by digest.
 
         Raises:
             AccelkitError: the image cannot be read, or is not a cache image.

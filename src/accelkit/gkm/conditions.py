@@ -121,7 +121,7 @@ def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool |
 def merge_conditions(
     former: Iterable[Condition], present: Sequence[Condition], *, now: str, generation: int = 0
 ) -> list[Condition]:
-    """Return the present conditions; conditions whose status did not change keep their transition times.
+    """Return the current conditions; conditions whose status did not change keep their transition times.
 
     Args:
         former: the conditions that were previously written; types that are not in `present` are dropped.

@@ -117,7 +117,7 @@ class Advertising:
         no devices if it has no unit. The reason is published with the inventory.
 
         Args:
-            found: the present cards of the node.
+            found: the cards that the node currently has.
             topology: the connections between them, in the form of the inventory.
             in_use: the device IDs that containers hold.
             uncounted: the amounts that containers hold and that no assignment contains. None means that they are not
@@ -206,7 +206,7 @@ class Advertising:
         return min(1.0, until + 1 - now)
 
     def _drop_history(self) -> None:
-        """Remove from the history the units in which no pod holds devices any more."""
+        """Remove the units in which no pod holds devices any longer from the history."""
         started = [pod.started_at for pod in self._pods.list_sharing() if pod.started_at is not None]
         needed = {find_former_unit(self._history, each) for each in started}
         self._history = tuple(each for each in self._history if each in needed)

@@ -60,7 +60,7 @@ class CardStates:
                 self._known[card.id] = FoundCard(card, index, card.minor, profiles[card.vendor])
 
     def update(self, found: Sequence[FoundCard], cordon: frozenset[str]) -> list[FoundCard]:
-        """Return all cards with their state, in the order of their numbers.
+        """Return all cards with their state, sorted by number.
 
         Args:
             found: the cards that discovery found.

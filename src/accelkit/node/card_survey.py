@@ -30,7 +30,7 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
-# A card counts as unhealthy after two surveys in a row. A longer pause would delay the report to its pods.
+# A card counts as unhealthy after two bad surveys in a row. A longer pause would delay the report to its pods.
 _SURVEY_SECONDS = 10.0
 # The pause while a change of the unit waits for pods to end, which may take days.
 _UNIT_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""Report of the vendors' libraries that a node agent uses: a log line after changes, a metric, and the inventory."""
+"""Report of the vendor libraries that a node agent uses: a log line after changes, a metric, and the inventory."""
 
 from __future__ import annotations
 

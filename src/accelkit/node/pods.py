@@ -154,7 +154,7 @@ class NodePods:
             self._cards, self._readings.node_pods = cards, None
 
     def confirm(self, reported: Collection[tuple[str, str]]) -> None:
-        """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
+        """Replace the namespaces and names of the pods that the kubelet reports; they confirm static pods."""
         if self._static.confirm(reported):
             self._readings.node_pods = None
 
@@ -168,7 +168,7 @@ class NodePods:
         self._event("MODIFIED", pod)
 
     async def refresh(self) -> bool:
-        """List the pods now; return False, and keep the known pods, if the API server refuses or does not answer."""
+        """List the pods now; if the API server refuses or does not answer, keep the known pods and return False."""
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:

@@ -47,7 +47,7 @@ class NamespaceEntries:
         return frozenset(self._present)
 
     def read(self) -> None:
-        """Read the present entries, and delete unfinished ones.
+        """Read the existing entries, and delete unfinished ones.
 
         Raises:
             OSError: the folder cannot be created or read.

@@ -1,6 +1,6 @@
 """State that survives agent restarts: the folders that each pod may use, and the policies that each folder satisfies.
 
-A user with write access to the store can also write to this file. It is trusted as much as the records beside the
+A user with write access to the store can also write to this file. It is trusted as much as the records next to the
 caches.
 """
 

@@ -34,7 +34,7 @@ def choose_entries(
     A status may name any digest as a former one, so the entry for a former digest is kept but never created.
 
     Args:
-        world: contains the present entries.
+        world: contains the existing entries.
         progress: the states of all caches.
         links: by the name of the link, its target after the next moves.
         uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.

@@ -1,6 +1,6 @@
 """Claims in workload namespaces, found through the volumes that are bound to them; no I/O.
 
-Tenants cannot write volumes, but a user with the right to edit a namespace can write any value into its claims.
+Tenants cannot write volumes, but a user with edit permission for a namespace can write any value into its claims.
 Therefore, nothing in this module depends on the content of claims.
 """
 

@@ -121,7 +121,7 @@ def _build_security_context(volume: str, pod: Object) -> Object:
         if group is not None:
             context["runAsGroup"] = group
     elif of_pod.get("runAsUser") is not None:
-        # The user of the pod would be inherited, for example root or the user of another container.
+        # Otherwise, the pod's user would be inherited, for example root or the user of another container.
         context["runAsUser"] = of_pod["runAsUser"] or _IMAGE_USER
     # Otherwise the user is that of the image, or the cluster assigns one.
     return context

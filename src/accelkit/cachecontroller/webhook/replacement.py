@@ -89,7 +89,7 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
     """Add the volume of a private copy if it is missing; return warnings.
 
     Raises:
-        ReplacementError: a volume of another kind has its name.
+        ReplacementError: a volume of a different kind has its name.
     """
     present = find_volume(pod, name)
     if present is None:

@@ -91,7 +91,7 @@ class ExtractionRequest:
 
     @property
     def policy_digest(self) -> str | None:
-        """The digest of the policies, with the namespace and the name of the image; None without policies.
+        """The digest of the policies, with the namespace and the name of the image; None if there are no policies.
 
         The name is included because it decides which policies apply, and one digest may have several names.
         """

@@ -55,7 +55,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         folder: the folder.
         format: `triton`, `vllm` or `habana`.
-        entries: the entries of MCV's manifest, in the order of the folder.
+        entries: the entries of MCV's manifest, in the same order as in the folder.
         targets: the targets, sorted and without duplicates; a cache that does not state its hardware has targets with
             unknown parts.
         cache_formats: for vLLM, those of `aot_compile`, `binary` and `triton` that exist, in this order.

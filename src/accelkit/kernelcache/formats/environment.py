@@ -1,4 +1,4 @@
-"""Redaction of the environment that vLLM records beside a compiled model.
+"""Redaction of the environment that vLLM records with a compiled model.
 
 Numbers, booleans, nulls and short texts with plain characters (versions, names of modes) are kept. Other texts are
 replaced, because paths and addresses reveal where the model was built. The text of a variable whose name has a word

@@ -151,7 +151,7 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
     """Return the mounts with which a workload finds a cache.
 
     The whole root comes first, at `mount_path`, because frameworks keep more in it than the labels name. Trees that
-    were captured beside the root follow, each at its own path, because their files contain that path.
+    were captured next to the root follow, each at its own path, because their files contain that path.
 
     Args:
         labels: the labels of the image.
@@ -171,7 +171,7 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
 
 
 def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
-    """Return the trees that were captured beside the root, each with the path at which workloads mount it.
+    """Return the trees that were captured next to the root, each with the path at which workloads mount it.
 
     This is the path of the capture. A tree that was captured within the root moves with the root.
     """
@@ -185,14 +185,14 @@ def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]
 def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
     """Return the folder of a claim in the layout of images for a sub path that may use MCV's layout.
 
-    Newer releases of MCV extract the root into a folder that is named like the last part of its path, beside the other
-    trees: `vllm/torch_compile_cache`. Caches of accelkit have the layout of their images, in which the root contains
-    all trees.
+    Newer releases of MCV extract the root into a folder that is named after the last part of its path, next to the
+    other trees: `vllm/torch_compile_cache`. Caches of accelkit have the layout of their images, in which the root
+    contains all trees.
 
     Args:
         sub_path: the subPath of a pod's mount.
         capture_path: the root at which the cache was captured; empty if it is unknown.
-        trees: folders of the trees that were captured beside the root.
+        trees: folders of the trees that were captured next to the root.
     """
     first, _, rest = sub_path.strip("/").partition("/")
     moved = bool(first) and first == posixpath.basename(capture_path)

@@ -163,8 +163,8 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
 def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
     """Return the target of compiled pieces.
 
-    Kernels beside them state the whole target. Otherwise the environment states the backend, and only the builder knows
-    the rest. MCV assumes a T4 or an MI100 in that case; here the architecture stays unknown.
+    Kernels next to them state the whole target. Otherwise, the environment states the backend, and only the builder
+    knows the rest. MCV assumes a T4 or an MI100 in that case; here the architecture stays unknown.
     """
     backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
     for known in (*compiled, *_list_given(built_for)):

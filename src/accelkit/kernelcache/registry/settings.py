@@ -101,7 +101,7 @@ class RegistrySettings:
         )
 
     def list_endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
-        """Return the endpoints of a repository in the order of requests: mirrors, then the registry itself."""
+        """Return the endpoints of a repository in the order of requests: the mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")

@@ -63,7 +63,7 @@ class LogRecord:
 
     @property
     def promised_at(self) -> datetime | None:
-        """The time at which the log states that it added the entry; None without a promise."""
+        """The time at which the log states that it added the entry; None if there is no promise."""
         if self.promise is None or self.integrated_time is None:
             return None
         return datetime.fromtimestamp(self.integrated_time, UTC)

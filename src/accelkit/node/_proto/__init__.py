@@ -1,1 +1,1 @@
-"""Messages and stubs of the kubelet's gRPC interfaces, generated from the .proto files beside them."""
+"""Messages and stubs of the kubelet's gRPC interfaces, generated from the .proto files next to them."""

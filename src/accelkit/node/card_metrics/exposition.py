@@ -31,7 +31,7 @@ def register_card_metrics(
         node: the node's name.
         cards: returns the published cards.
         pods: this node's pods, read in each dialect in which they may hold cards.
-        load_nvml: returns the module `pynvml`, or None without NVIDIA's library.
+        load_nvml: returns the module `pynvml`, or None if NVIDIA's library is missing.
         last_xids: the last error that NVIDIA's driver reported, by card.
     """
     watch = CardWatch(partial(read_card, load_nvml=load_nvml))

@@ -99,7 +99,7 @@ def read_card(found: FoundCard, load_nvml: Callable[[], Any | None]) -> CardRead
 
     Args:
         found: the card.
-        load_nvml: returns the module `pynvml`, or None without NVIDIA's library.
+        load_nvml: returns the module `pynvml`, or None if NVIDIA's library is missing.
     """
     if found.driver == _NVIDIA_DRIVER and found.card.bdf:
         nvml = load_nvml()

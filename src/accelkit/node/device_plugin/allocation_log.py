@@ -1,4 +1,4 @@
-"""Log lines for the devices that the kubelet was offered, given or refused, with the UID of the pod."""
+"""Log lines for the devices that the kubelet was offered, given or refused, each with the UID of the pod."""
 
 from __future__ import annotations
 

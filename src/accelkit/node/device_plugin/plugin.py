@@ -310,7 +310,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         if not self._environment or self._whole:
             return {}
         pod = next((pod for pod in self._list_assigned() if key and pod.uid == key[0]), None)
-        # The container may be a guess. If two pods were confused, the sum is right only if their sums are equal.
+        # The container may be a guess. If two pods were confused, the sum is correct only if both pods have the same
+        # sum.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units

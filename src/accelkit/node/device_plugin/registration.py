@@ -22,7 +22,7 @@ async def keep_registered(
     found_any: asyncio.Event,
     on_new_kubelet: Callable[[], None] = lambda: None,
 ) -> None:
-    """Start and register the plugins, also each time the kubelet has restarted or a socket has disappeared.
+    """Start and register the plugins. Repeat this when the kubelet has restarted or a socket has disappeared.
 
     A plugin whose resource is withheld waits. A registered plugin stays registered if its resource is withheld later:
     it lists all free devices as unhealthy, and the kubelet keeps the devices that pods hold.

@@ -1,4 +1,4 @@
-"""Discovery of the cards of a host, from files below a root, which differs in tests and containers."""
+"""Discovery of a host's cards, from files below a root folder, which differs in tests and containers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Survey:
 
 
 def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) -> list[FoundCard]:
-    """Return the cards of all profiles. PCI cards of all vendors are numbered together, by address.
+    """Return the cards of all profiles. The PCI cards of all vendors are numbered in one sequence, by address.
 
     Args:
         root: the host's root folder.

@@ -17,7 +17,7 @@ _Found = tuple[str, int]  # the kind of the links, and their number
 def find_fabric_links(
     ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
 ) -> Mapping[str, tuple[Link, ...]]:
-    """Return each card's links by its PCI address, in the order of the addresses of the other ends.
+    """Return each card's links by its PCI address, sorted by the addresses of the other ends.
 
     Args:
         ids: the identities of this host's cards by PCI address.

@@ -25,7 +25,7 @@ class Host:
 
     Attributes:
         root: the host's root folder.
-        machine: a short name of this machine that survives a reboot; None without a machine ID.
+        machine: a short name for this machine that survives a reboot; None if there is no machine ID.
         dmem: bytes of memory by PCI address, from the kernel's dmem controller.
         kfd: the cards of AMD's compute driver, by PCI address.
         overrides: the administrator's overrides.

@@ -90,7 +90,7 @@ class Enforcer:
         return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
 
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
-        """Yield a limit for each card of each running container with shares; whole cards need none.
+        """Yield a limit for each card of each running container with shares; whole cards need no limit.
 
         Yield nothing if a card of the pod is not an NVIDIA card: in that case, another mechanism or none limits the
         pod.

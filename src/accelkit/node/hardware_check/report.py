@@ -62,7 +62,7 @@ def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, 
     Args:
         root: the machine's root folder.
         found: its cards.
-        nvml: the module `pynvml`, not yet initialised; None without NVIDIA's library.
+        nvml: the module `pynvml`, not yet initialised; None if NVIDIA's library is missing.
         mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:

@@ -25,10 +25,10 @@ _RETRY_SECONDS = 60.0
 
 
 class XidWatch:
-    """Collector of XIDs. It registers for them again after the driver was unloaded and loaded.
+    """Collector of XIDs. It registers for them again after the driver was reloaded.
 
     Args:
-        load: returns the module `pynvml`, or None without NVIDIA's library.
+        load: returns the module `pynvml`, or None if NVIDIA's library is missing.
     """
 
     def __init__(self, load: Callable[[], Any | None]) -> None:
@@ -79,7 +79,7 @@ class XidWatch:
             self._errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
 
     def _listen(self, nvml: Any) -> None:
-        """Collect XIDs until the thread stops or no card is registered. An idle session would keep all cards open."""
+        """Collect XIDs until the thread stops or no card is registered; an idle session would keep all cards open."""
         events = nvml.nvmlEventSetCreate()
         uuids: dict[int | None, str] = {}
         try:
@@ -98,7 +98,7 @@ class XidWatch:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 if _identify(handle) in uuids:
                     continue
-                # A lost card cannot report its UUID any more, so the UUID is read now.
+                # A lost card can no longer report its UUID, so the UUID is read now.
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
             except nvml.NVMLError as exc:

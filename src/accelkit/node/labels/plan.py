@@ -1,4 +1,4 @@
-"""Plan of the labels to write and to delete, from the desired, the present and the recorded labels."""
+"""Plan of the labels to write and to delete, from the desired, current and recorded labels."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class LabelChanges:
 def plan(
     desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> LabelChanges:
-    """Return the changes from the present to the desired labels, without changes to labels of other clients.
+    """Return the changes from the current to the desired labels, without changes to labels of other clients.
 
-    A present key that accelkit did not write belongs to another client. So does a recorded key whose value has changed.
+    An existing key that accelkit did not write belongs to another client. So does a recorded key whose value has
+    changed.
 
     Args:
         desired: the labels that the node should have.
@@ -60,7 +61,7 @@ class DebouncedLabels:
     _absent: dict[str, int] = field(default_factory=dict)
 
     def update(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Update from one read, None if the source could not be read; return the current labels of the source."""
+        """Update from one read (None if the source could not be read); return the current labels of the source."""
         if labels is None:
             return self._labels
         for key in [key for key in self._labels if key not in labels]:

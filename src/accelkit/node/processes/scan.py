@@ -172,7 +172,7 @@ def _read_process(folder: Path, card: str) -> CardProcess:
 
 
 def find_pod_uid(cgroup: str) -> str | None:
-    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None without a pod.
+    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None if it has none.
 
     The UID of a static pod is the one that its kubelet generated. Its mirror pod in the API has it in an annotation.
     """

@@ -32,7 +32,7 @@ def find_nics(root: Path) -> tuple[Nic, ...]:
 
 
 def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
-    """Return the NICs and their nearness to the cards; None without NICs.
+    """Return the NICs and their nearness to the cards; None if there are no NICs.
 
     If a NIC has RDMA, those without it are omitted, because a management port does not transfer the memory of cards.
 
