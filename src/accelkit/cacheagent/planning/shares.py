@@ -2,7 +2,7 @@
 
 Creating a cache costs a user almost nothing, and each additional mount path is another copy. So neither the number of a
 namespace's caches nor its name decides when the caches of other namespaces are prepared, and its copies do not use up
-the room of others.
+the room of other namespaces.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return why cards cannot load it, or why that is unknown; excludes why frameworks may miss kernels."""
+    """Return why cards cannot load it, or why that is unknown; omit why frameworks may not find its kernels."""
     text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)

@@ -147,8 +147,8 @@ class ImageDelivery:
         if observed is None:
             return self._request(target, name, cluster, work)
         if not _names_image(observed):
-            # The API server drops image volumes and their mounts without an error. The API server may have been
-            # upgraded by now.
+            # The API server drops image volumes and their mounts without an error, but it may have been upgraded by
+            # now.
             work.wakes.append(_RETRY_SECONDS)
             if cluster.now - read_time(observed.metadata.creation_timestamp) > _RETRY_SECONDS:
                 work.remove(name, observed)

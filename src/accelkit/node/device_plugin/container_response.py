@@ -160,7 +160,7 @@ def _add_mps_client(
 
 
 def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the sorted kinds of CDI devices through which containers get these cards; none for device nodes alone."""
+    """Return the sorted kinds of CDI devices through which containers get these cards; empty if CDI is not used."""
     kinds = {each.profile.cdi for each in cards if _list_cdi_names(root, each.profile, [each])}
     return tuple(sorted(kind for kind in kinds if kind is not None))
 

@@ -190,7 +190,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices at first and after changes, at most once a second to limit the kubelet's status updates."""
+        """Send the devices initially and after changes, at most once a second to limit the kubelet's status updates."""
         self._streams += 1
         try:
             while True:

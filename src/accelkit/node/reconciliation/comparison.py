@@ -95,7 +95,7 @@ async def compare_with_kubelet(
                 await wake.wait()
         except TimeoutError:
             continue
-        # Pods often change in groups, so that one comparison covers the whole group.
+        # Pods often change in groups. Wait, so that one comparison covers the whole group.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
 

@@ -86,7 +86,7 @@ class Reconciler:
         held: Mapping[PodName, Mapping[str, ContainerDevices]],
         recorded: RecordedDevices = MappingProxyType({}),
     ) -> bool:
-        """Correct the assignments; return False if another call soon may correct more.
+        """Correct the assignments; return False if another call shortly afterwards may correct more.
 
         If the API server refuses or does not answer the write of a pod, the pod is left out for some time. The other
         pods are still corrected.
