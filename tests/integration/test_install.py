@@ -129,10 +129,14 @@ async def test_a_second_run_is_told_who_changes_the_cluster(sandbox):
             for playbook in ("site.yml", "playbooks/remove.yml"):
                 done = await asyncio.to_thread(sandbox.playbook, playbook, check=False)
                 assert done.returncode != 0
-                sentence = f"somebody@elsewhere has been changing this cluster since {since}; wait until that run has ended"
+                sentence = (
+                    f"somebody@elsewhere has been changing this cluster since {since}; wait until that run has ended"
+                )
                 assert sentence in " ".join(done.stdout.split())
             checked = await asyncio.to_thread(sandbox.playbook, "playbooks/remove.yml", "--check")
-            assert "somebody@elsewhere has been changing this cluster" in " ".join((checked.stdout + checked.stderr).split())
+            assert "somebody@elsewhere has been changing this cluster" in " ".join(
+                (checked.stdout + checked.stderr).split()
+            )
             other.kill()
             await holding
             # Tests come in any order, and another one begins without accelkit.
