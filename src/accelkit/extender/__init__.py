@@ -1,1 +1,1 @@
-"""The scheduler extender: kube-scheduler asks it which nodes fit, how good they are, and to bind."""
+"""The scheduler extender, which kube-scheduler calls to filter nodes, to score them, and to bind pods."""

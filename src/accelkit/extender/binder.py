@@ -1,8 +1,8 @@
-"""Verb bind: decides again, then annotates and binds the pod in one write to the API server.
+"""The bind verb: decides again, then annotates and binds the pod in one write to the API server.
 
 The API server merges a Binding's annotations into the pod in the transaction that sets nodeName. It rejects a second
-binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all. If the answer is lost, the
-reservation stays until a GET by UID shows the outcome.
+binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all. If the response is lost,
+the reservation stays until a GET by UID shows the outcome.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# Time for a Binding and the read of its outcome, each with the deadline of the client.
+# Time for a Binding and for reading its outcome, each subject to the client's deadline.
 _FINISH_SECONDS = 20.0
-# Number of times that a Binding is sent if the pod changes in between.
+# How many times a Binding is sent if the pod keeps changing in between.
 _TRIES = 3
-# Longest error text in the log.
+# Maximum length of an error text in the log.
 _MAX_ERROR = 500
 
-# Names are parts of paths of the API server, where other characters would change the path.
+# Names become part of API server paths, where other characters would change the path.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
@@ -55,7 +55,7 @@ class Binder:
     Args:
         api: an open client.
         ledger: the ledger that reserves shares.
-        feed: provides the pods that wait, and applies pods that were read.
+        feed: provides the waiting pods, and applies pods that were read.
         policy: the policy that ranks cards if the pod does not name one.
         opens_at: the time until which binds wait, on the clock of `time.monotonic`.
         readiness: checks whether a Binding may be sent now.
@@ -63,7 +63,7 @@ class Binder:
         on_released: called synchronously with the UID of each pod whose reservation is released.
 
     Attributes:
-        outcomes: Bindings whose answer was lost.
+        outcomes: Bindings whose response was lost.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Binder:
         await asyncio.shield(task)
 
     def open(self, at: float = -math.inf) -> None:
-        """Let binds start at that time, on the clock of `time.monotonic`; by default at once."""
+        """Let binds start at the given time, on the clock of `time.monotonic`; by default, immediately."""
         self._opens_at = at
         self._time_changed.set()
         self._time_changed = asyncio.Event()
@@ -210,7 +210,7 @@ class Binder:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
-        """Send the Binding of a pod that has this resource version, or a newer one that was read.
+        """Send the Binding of a pod at this resource version, or at a newer one that was read.
 
         The version was read while this replica led. If the next leader writes to the pod, the Binding fails whenever it
         arrives.
@@ -237,7 +237,7 @@ class Binder:
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
         """Find the outcome of a Binding that was not accepted; return an empty text if the pod is bound to the node.
 
-        If the Binding failed because the pod has changed, return its present version, with which it may be bound.
+        If the Binding failed because the pod has changed, return its current version, with which it may be bound.
 
         Args:
             ref: the pod.
@@ -288,7 +288,8 @@ class Binder:
         self._on_released(ref.uid)
 
     def _is_own_reservation(self, ref: PodRef) -> bool:
-        # The reservation may belong to an earlier Binding, accepted or unanswered; then a rejection does not end it.
+        # The reservation may belong to an earlier Binding that was accepted or got no response; this rejection does not
+        # end it.
         held = self._ledger.find_holding(ref.uid)
         return held is not None and held.stage is ShareStage.RESERVED and ref.uid not in self.outcomes
 

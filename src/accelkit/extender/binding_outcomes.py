@@ -1,4 +1,4 @@
-"""Bindings with unknown outcomes: an answer was lost, or a list lacks the pod. A GET of the pod decides."""
+"""Bindings with unknown outcomes: a response was lost, or a list lacks the pod. A GET of the pod decides."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class BindingOutcomes:
     def take_read(self, ref: PodRef, pod: Pod) -> None:
         """Apply a pod from a single read."""
         if not pod.spec.node_name:
-            # The pod may have been deleted after the API server sent the answer.
+            # The pod may have been deleted after the API server sent the response.
             if ref.uid in self._feed.pending:
                 self._feed.take_pod(pod)
             return
-        # The pod may have been deleted after the answer was sent: unsettled until the watch reports it.
+        # The pod may have been deleted after the response was sent, so it stays unsettled until the watch reports it.
         self._feed.take_pod(pod)
         self._unsettled.pop(ref.uid, None)
         held = self._ledger.find_holding(ref.uid)
@@ -92,7 +92,7 @@ class BindingOutcomes:
             self._unsettled[ref.uid] = time.monotonic()
 
     async def read_outcome(self, held: Holding, *, binding: bool = False) -> None:
-        """Read the outcome of a holding; `binding` means that the bind in progress calls."""
+        """Read the outcome of a holding; `binding` means that the caller is the bind in progress."""
         ref, pod = held.pod, None
         try:
             pod = await read_pod(self._api, ref)
@@ -102,7 +102,7 @@ class BindingOutcomes:
             log.info("cannot read pod %s: %s", ref, exc)
             return
         if self._ledger.find_holding(ref.uid) is not held or (not binding and self._is_under_way(ref.uid)):
-            # The holding changed while the API server answered, so the answer may be older.
+            # The holding changed while the API server responded, so the response may be older.
             return
         if pod is not None and pod.spec.node_name:
             self.take_read(ref, pod)

@@ -1,4 +1,4 @@
-"""Bindings with their annotations, and reads of their pods."""
+"""Functions that write Bindings with annotations, and read the bound pods."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 _P = TypeVar("_P", bound=Pod)
 
-# Deadline of a write in the API server.
+# Deadline for a write in the API server.
 WRITE_SECONDS: Final = 5
 # A Binding is sent within this time, or not at all.
 SEND_SECONDS: Final = 6.0
-# Time after the end of a predecessor during which its Bindings may still take effect.
+# How long the Bindings of a predecessor may still take effect after it has ended.
 PREDECESSOR_SECONDS: Final = WRITE_SECONDS + 1.0
 
 _pod = msgspec.json.Decoder(Pod)
@@ -45,7 +45,7 @@ async def write_binding(
         api: an open client.
         pod: the pod.
         node: the node.
-        annotations: the annotations that the pod gets.
+        annotations: the annotations to set on the pod.
         version: the resource version that the pod must have; empty for any.
 
     Raises:
@@ -79,11 +79,11 @@ async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
 
 
 async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder[_P]) -> _P:
-    """Return the pod with this UID, as a type of pod with more fields.
+    """Return the pod with this UID, decoded as a pod type with more fields.
 
     Raises:
         PodGoneError: it no longer exists.
-        ApiError: the API server rejected the request, did not answer, or sent an unreadable answer.
+        ApiError: the API server rejected the request, did not answer, or sent an unreadable response.
     """
     try:
         found = decode(decoder, await api.get(build_pod_path(pod.namespace, pod.name)))
@@ -101,13 +101,13 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
 def build_annotations(
     pod: CardPod, entry: NodeEntry | None, assignment: Assignment, *, limits: bool = False
 ) -> dict[str, str]:
-    """Return the annotations of a pod's Binding: its assignment, also in the format of its dialect.
+    """Return the annotations for a pod's Binding: its assignment, also in the format of its dialect.
 
     Args:
         pod: the pod.
         entry: its node; None if the node is no longer known.
         assignment: the cards that it gets.
-        limits: whether to write what each container may take of NVIDIA's cards.
+        limits: whether to write the limits of each container on NVIDIA cards.
     """
     own = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
     codec = pod.dialect.annotations
@@ -120,7 +120,7 @@ def build_annotations(
         return own
     granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
     try:
-        # All keys are written, so that values that a user wrote there do not count.
+        # Write all keys, so that values that a user set there have no effect.
         return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **own}
     except AssignmentError as exc:
         log.warning("cannot write the annotations of pod %s for dialect %s: %s", pod.ref, pod.dialect.name, exc)

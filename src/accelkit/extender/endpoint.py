@@ -30,10 +30,10 @@ class LeaderEndpoint:
 
     Args:
         namespace: the namespace of the Service.
-        service: the name of a Service without selector; the EndpointSlice has the same name.
-        address: the IP address of this replica in the cluster.
+        service: the name of a Service without a selector; the EndpointSlice has the same name.
+        address: the cluster-internal IP address of this replica.
         port: the port of this replica.
-        pod: the name of this pod; the API server proxies only to addresses of pods.
+        pod: the name of this pod; the API server proxies only to pod addresses.
         read_port: the port for readers; None if there is none.
     """
 
@@ -46,7 +46,7 @@ class LeaderEndpoint:
 
 
 class EndpointWriter:
-    """Writer of the EndpointSlice with this replica, and of the Endpoints if it serves readers.
+    """Writer of the EndpointSlice that contains this replica, and of the Endpoints object if it serves readers.
 
     Args:
         api: an open client.
@@ -58,7 +58,7 @@ class EndpointWriter:
         self._endpoint = endpoint
 
     async def run(self) -> None:
-        """Write the address, and restore it after foreign changes, until cancelled. It remains after the end."""
+        """Write the address, and restore it after foreign changes, until cancelled. It is not removed at the end."""
         while True:
             try:
                 await self.write()
@@ -67,7 +67,7 @@ class EndpointWriter:
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def write(self) -> None:
-        """Set this replica as the only address of the EndpointSlice, and of the Endpoints.
+        """Set this replica as the only address of the EndpointSlice and of the Endpoints object.
 
         Raises:
             ApiError: the API server rejected the write, or did not answer.
@@ -93,7 +93,7 @@ class EndpointWriter:
         present = msgspec.json.decode(answer)
         desired = build(present["metadata"])
         if fixed and present[fixed] != desired[fixed]:
-            # The field is immutable; the next round creates the object again.
+            # The field is immutable, so the next round recreates the object.
             await self._api.delete(path)
             return
         if any(present.get(key) != desired[key] for key in ("endpoints", "ports", "subsets") if key in desired):
@@ -124,7 +124,8 @@ class EndpointWriter:
         }
 
     def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
-        # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and only for the read port.
+        # Only the API server's proxy needs this, for the read port: up to Kubernetes 1.36, it does not read
+        # EndpointSlices.
         labels = {"endpointslice.kubernetes.io/skip-mirror": "true", **PART_OF_LABELS}
         addresses = [{"ip": self._endpoint.address, **self._target()}]
         return {

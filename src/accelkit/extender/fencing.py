@@ -2,8 +2,8 @@
 
 A Binding carries the resource version of its pod, and the API server compares it in the transaction that binds the pod.
 So the new leader writes one annotation on each pod that waits for cards. A Binding of the former leader, even one that
-it sends later, names an older version, and the API server refuses it. If a Binding took effect before the write, the
-answer to the write contains the node of the pod, and the ledger counts it.
+it sends later, names an older version, so the API server rejects it. If a Binding took effect before the write, the
+response to the write contains the node of the pod, and the ledger counts it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 # The number of concurrent writes.
 _AT_ONCE: Final = 32
 _PAUSE_SECONDS: Final = 0.5
-# Fencing more pods takes longer than the time after which no Binding of the former leader can arrive.
+# Fencing more pods than this takes longer than waiting until no Binding of the former leader can arrive.
 MOST_PODS: Final = 4000
 
 _pod = msgspec.json.Decoder(Pod)
@@ -43,10 +43,10 @@ class Fence:
 
     Args:
         api: an open client.
-        feed: provides the pods that wait.
+        feed: provides the waiting pods.
         may_write: returns whether this replica still leads.
-        take: applies a pod from the answer of the API server.
-        on_fenced: called when no Binding of the former leader can take effect any more.
+        take: applies a pod from a response from the API server.
+        on_fenced: called when no Binding of the former leader can take effect anymore.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Fence:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start to fence the pods that wait now, and cancel an earlier run."""
+        """Start fencing the pods that are waiting now, and cancel any earlier run."""
         self.cancel()
         self._task = asyncio.create_task(self._run([each.pod.ref for each in self._feed.pending.values()]))
 
@@ -100,7 +100,7 @@ class Fence:
         """Write the annotation, and retry until the API server answers.
 
         Raises:
-            ApiError: the API server refused the write, or this replica is not the leader any more.
+            ApiError: the API server rejected the write, or this replica is no longer the leader.
         """
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         while True:
@@ -128,7 +128,7 @@ class Fence:
             if exc.not_found:
                 raise PodGoneError(f"pod {pod} does not exist any more") from exc
             if exc.conflict:
-                # Either a new pod has the same name, which raises PodGoneError here, or the pod has changed too often,
-                # which the caller tries again.
+                # Either a new pod has the same name, which raises PodGoneError here, or the pod has changed too often;
+                # then the caller tries again.
                 await read_pod(self._api, pod)
             raise

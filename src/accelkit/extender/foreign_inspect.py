@@ -1,7 +1,7 @@
-"""`inspect` below the paths of other systems, in their JSON: amounts in units of memory or in slices.
+"""`inspect` at the paths of other systems, in their JSON formats: amounts in units of memory or in slices.
 
-The differences between the systems are data of their dialects. Their defects are not copied: a pod that is not
-allocated yet does not fail an answer, a pod that has ended is not counted, and an unknown node is a sentence.
+The dialects describe how the systems differ. The defects of these systems are not copied: an unallocated pod does not
+make a request fail, a pod that has ended is not counted, and the response for an unknown node is a sentence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def make_foreign_inspects(names: Collection[str], created: Callable[[str], str | None]) -> dict[str, ForeignInspect]:
-    """Return the handler below each path; if several systems used a path, one that is in use.
+    """Return the handler for each path; if several systems share a path, the handler of one that is in use.
 
     Args:
         names: the dialects in use.
@@ -44,7 +44,7 @@ class _Device:
 
 
 class ForeignInspect:
-    """Answers in the JSON of one system.
+    """Responses in the JSON format of one system.
 
     Args:
         dialect: the dialect of the system.
@@ -58,12 +58,12 @@ class ForeignInspect:
         self._created = created
 
     def view_nodes(self, entries: Iterable[NodeEntry]) -> object:
-        """Return the answer for all nodes with cards."""
+        """Return the response for all nodes with cards."""
         nodes = [self._view(entry) for entry in entries if entry.inventory is not None]
         return nodes if self._format.bare else {"nodes": nodes}
 
     def view_node(self, entry: NodeEntry) -> object:
-        """Return the answer for one node with cards."""
+        """Return the response for one node with cards."""
         node = self._view(entry)
         return node if self._format.bare else {"nodes": [node]}
 

@@ -1,4 +1,4 @@
-"""Election of the replica that binds: the holder of the Lease, to which the Service routes requests."""
+"""Election of the replica that binds: the Service routes requests to the holder of the Lease."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
-# A busy API server must answer one of four renewals; pods are bound again within 5 s.
+# A busy API server must answer one of four renewals; after a failover, pods are bound again within 5 s.
 LEASE_SECONDS: Final = 3
 _TERM_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.5
-# From when the Lease was taken over: after this time no Binding of the former leader can arrive, unless its process was
-# stopped in between. Fencing excludes that case, and takes less time.
+# Time after the takeover of the Lease after which no Binding of the former leader can arrive, unless its process was
+# suspended in between. Fencing excludes that case, and takes less time.
 TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_SECONDS + 1.0
 
 
@@ -98,12 +98,12 @@ class Leadership:
 
     @property
     def resumed(self) -> bool:
-        """Whether no other replica has led since this one led before."""
+        """Whether no other replica has led since this replica last led."""
         return self._elector.resumed
 
     @property
     def may_fence(self) -> bool:
-        """Whether the former leader led by these times: its term is over, and its Bindings contain versions of pods.
+        """Whether the former leader used the same times: its term is over, and its Bindings contain pod versions.
 
         If the Lease was missing, the former leader may not have detected yet that it was deleted.
         """
@@ -114,7 +114,7 @@ class Leadership:
         """Check that this replica leads now.
 
         Raises:
-            NotLeadingError: it does not; the message names the one that does.
+            NotLeadingError: this replica does not lead; the message names the one that does.
         """
         if not self.leads():
             holder = self._elector.holder or "no replica"
@@ -131,7 +131,7 @@ class Leadership:
                     await self._writing
 
     async def release(self) -> None:
-        """Release the Lease; all work that started under it must be done."""
+        """Release the Lease; all work that started under it must be finished."""
         await self._elector.release()
 
     def _acquired(self) -> None:

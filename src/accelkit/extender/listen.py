@@ -1,4 +1,4 @@
-"""Options of the extender's address and certificates."""
+"""Options for the extender's address and certificates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_listen(
     client_ca: Path | None,
     client_names: Collection[str] = (),
 ) -> Listen:
-    """Return the address and the certificates to serve with.
+    """Return the address and the certificates with which to serve.
 
     Raises:
         ConfigurationError: the address is invalid, certificates are missing, or plain HTTP is not on loopback.
@@ -53,7 +53,7 @@ def parse_listen(
 
 
 def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | None:
-    """Return the address for readers: on the host of the verbs, with their certificate, for clients without one.
+    """Return the address for readers: same host and certificate as for the verbs, without client certificates.
 
     Raises:
         ConfigurationError: no Service is set, or the port would serve plain HTTP.

@@ -18,7 +18,7 @@ from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Least pause between two renderings, as a multiple of the time that one took.
+# Minimum pause between two renderings, as a multiple of the time that one took.
 _PAUSE_RATIO: Final = 10
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -76,7 +76,7 @@ class _FeedCollector(Collector):
 
 
 class _RequestCollector(Collector):
-    """Collector of the number of requests on the port of the verbs, by the version of HTTP."""
+    """Collector of the number of requests on the port for the verbs, by HTTP version."""
 
     def __init__(self, requests: Callable[[], Mapping[str, int]]) -> None:
         self._requests = requests
@@ -91,7 +91,7 @@ class _RequestCollector(Collector):
 
 
 class _CertificateCollector(Collector):
-    """Collector of the expiry of the certificates in a folder, each `NAME.crt` of Secret NAME."""
+    """Collector of the expiry of certificates in a folder; each file `NAME.crt` comes from the Secret NAME."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -113,13 +113,13 @@ class ExtenderMetrics:
 
     Args:
         ledger: read at each scrape.
-        silent_seconds: returns the time since the last answer of the API server.
+        silent_seconds: returns the time since the last response from the API server.
         leads: returns whether this replica may bind.
         certificates: folder of certificates, `NAME.crt`, whose expiry is reported.
         sharing: collector of the sharing rules; None if there are none.
-        invalid_assignments: returns the number of pods whose assignment, or a part of it, is not valid.
+        invalid_assignments: returns the number of pods whose assignment is at least partly invalid.
         unreadable: returns the number of objects that could not be read.
-        requests: returns the number of requests on the port of the verbs, by the version of HTTP.
+        requests: returns the number of requests on the port for the verbs, by HTTP version.
         stages: returns the exposition text of the stages of nodes.
         clock: returns seconds of a monotonic clock.
     """
@@ -176,7 +176,7 @@ class ExtenderMetrics:
         )
 
     def count_lost_events(self) -> Counter:
-        """Create and return the counter of pods of which the watch lost an event."""
+        """Create and return the counter of pods for which the watch lost an event."""
         return Counter(
             "accelkit_extender_lost_pod_events",
             "Pods of which the watch lost an event, found by comparison with a list.",
@@ -186,8 +186,8 @@ class ExtenderMetrics:
     def render(self) -> bytes:
         """Return the exposition text.
 
-        Any client may request it, and on a large cluster it takes a tenth of a second. So rendering takes a
-        tenth of the time at most, and a request that follows at once gets the same text.
+        Any client may request the text, and on a large cluster rendering takes a tenth of a second. So rendering
+        takes up at most a tenth of the time, and a request that follows immediately gets the same text.
         """
         now = self._clock()
         if now >= self._render_at:

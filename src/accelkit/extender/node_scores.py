@@ -1,4 +1,4 @@
-"""Scores of nodes for the verb prioritize, 0 to 10, cached while the nodes do not change."""
+"""Scores of nodes for the prioritize verb, from 0 to 10, cached while the nodes do not change."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy, score_node
 
-# Number of shapes of requests whose scores are cached.
+# Number of request shapes whose scores are cached.
 _MOST_SHAPES: Final = 32
 
 
 class NodeScores:
-    """The scores of all nodes by every policy.
+    """The scores of all nodes under every policy.
 
     Args:
         ledger: the nodes.
-        mix: the mix of tasks, which another component updates.
+        mix: the task mix, which another component updates.
     """
 
     def __init__(self, ledger: Ledger, mix: TaskMix) -> None:
@@ -39,7 +39,7 @@ class NodeScores:
     def rank(
         self, names: list[str], request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[HostPriority]:
-        """Return the scores of these nodes; nodes that are unknown to the ledger score 0.
+        """Return the scores of the given nodes; nodes that are unknown to the ledger score 0.
 
         Args:
             names: the names of nodes that the pod fits.
@@ -58,14 +58,14 @@ class NodeScores:
     def choose(
         self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[str]:
-        """Return the best nodes by the policy; the oldest in the ledger decide between equals.
+        """Return the best nodes under the policy; among equals, those that have been in the ledger longest come first.
 
         Args:
             names: the names of nodes that the pod fits, all known to the ledger.
             most: the number of nodes.
-            request: as in `rank`.
-            policy: as in `rank`.
-            task: as in `rank`.
+            request: same meaning as in `rank`.
+            policy: same meaning as in `rank`.
+            task: same meaning as in `rank`.
         """
         rows = self._names.find_rows(names)
         if policy is Policy.FRAGMENTATION and task is not None:
@@ -78,7 +78,7 @@ class NodeScores:
         return [names[place] for place in _find_least(costs, rows, most).tolist()]
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
-        """Return scores that spread over the nodes of the query: the best has 10, the worst 0."""
+        """Return scores that are spread over the nodes of the query: the best gets 10, the worst 0."""
         rows = self._names.find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
@@ -86,12 +86,12 @@ class NodeScores:
             costs = self._costs.measure(task, rows[known])
             best, worst = float(costs.min()), float(costs.max())
             part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
-            # Only the best nodes get the highest score: rounding must not add others.
+            # Only the best nodes get the highest score: rounding must not add more.
             scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
         return list(map(HostPriority, names, scores.tolist()))
 
     def _find(self, request: PodRequest, policy: AnyPolicy) -> _KeptScores:
-        # Topology depends on the request and each node, the other policies on the node alone.
+        # The topology policy depends on the request and each node, the other policies on the node alone.
         key = policy, request if policy is Policy.TOPOLOGY else None
         if key not in self._kept and len(self._kept) >= _MOST_SHAPES:
             self._kept.popitem(last=False)
@@ -102,13 +102,13 @@ class NodeScores:
 
 
 def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
-    """Return the places of the least costs in their order; the first rows decide between equals.
+    """Return the positions of the lowest costs in ascending order; among equals, the first rows win.
 
     An arbitrary choice between equals would scatter pods over equivalent nodes.
     """
     places = np.arange(len(costs))
     if most < len(costs):
-        # All that cost at most as much as the last one needed; thousands may cost the same.
+        # All nodes that cost no more than the last one needed; thousands may have the same cost.
         last = np.partition(costs, most - 1)[most - 1]
         below, equal = places[costs < last], places[costs == last]
         wanted = most - len(below)
@@ -126,8 +126,8 @@ class _KeptScores:
         request: the request that it scores; None if the policy depends on the nodes alone.
 
     Attributes:
-        by_name: the scores as kube-scheduler reads them.
-        by_row: the same scores by the table's rows.
+        by_name: the scores in the form that kube-scheduler reads.
+        by_row: the same scores by row of the table.
     """
 
     def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:

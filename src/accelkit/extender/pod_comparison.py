@@ -22,22 +22,23 @@ from accelkit.logs import Facts
 
 log = logging.getLogger(__name__)
 
-# A list of 50,000 pods is about 100 MB of metadata, so the pause grows with the number of pods, to 5 minutes for these.
+# A list of 50,000 pods is about 100 MB of metadata, so the pause grows with the number of pods: it is 5 minutes for
+# 50,000.
 _LEAST_PAUSE_SECONDS: Final = 15.0
 _PAUSE_SECONDS_PER_POD: Final = 0.006
-# Time that the watch has to deliver the version of a list.
+# How long the watch has to deliver a version that a list contains.
 _WATCH_LAG_SECONDS: Final = 3.0
 
 
 class PodComparison:
-    """Compares the versions of all pods with those that the feed has applied.
+    """Comparison of the versions of all pods with those that the feed has applied.
 
     Args:
         api: an open client.
-        feed: the versions that were applied.
+        feed: provides the versions that were applied.
         compares: returns whether a comparison is due: this replica leads, and its watch is open.
         relist: lists all pods again.
-        lost: counter of the pods of which an event was lost.
+        lost: counter of the pods for which an event was lost.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class PodWatch:
-    """Applies lists and single events of pods.
+    """Watch handler that applies lists and single events of pods.
 
     Args:
         ledger: the ledger.
@@ -37,7 +37,7 @@ class PodWatch:
             self._log_if_released(held)
 
     def replace(self, pods: list[Pod], version: str = "") -> list[Holding]:
-        """Apply a complete list of pods of this version; return the holdings that are newer."""
+        """Apply a complete list of pods at this version; return the holdings that are newer."""
         before = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
         young = self._feed.replace_pods(pods, version)
         self._holds.review()

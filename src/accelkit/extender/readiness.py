@@ -8,7 +8,7 @@ from typing import Final
 from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.leadership import Leadership
 
-# A watch that resumes at once is not a fault; a longer silence of the API server makes this replica unready.
+# A watch that resumes immediately is not a fault. If the API server is silent for longer, this replica is unready.
 MAX_SILENCE_SECONDS: Final = 5.0
 
 
@@ -17,9 +17,9 @@ class Readiness:
 
     Args:
         synced: returns whether nodes and pods have been read.
-        silent_seconds: returns the time since the last answer of the API server.
+        silent_seconds: returns the time since the last response from the API server.
         leadership: the election; None if this is the only replica.
-        pods_current: returns whether the pods have been read since this replica may bind.
+        pods_current: returns whether the pods have been read since this replica became allowed to bind.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Readiness:
             raise NotReadyError("the cluster has not been read yet")
 
     def check_current(self) -> None:
-        """Check that the known state of the API server is current.
+        """Check that the known API server state is current.
 
         Raises:
             NotReadyError: nodes or pods have not been read, or the API server does not answer.
@@ -72,7 +72,7 @@ class Readiness:
 
         Raises:
             NotLeadingError: another replica binds.
-            NotReadyError: the pods have not been read since this replica leads.
+            NotReadyError: the pods have not been read since this replica became the leader.
         """
         self.check_leading()
         if not self.pods_current():

@@ -1,7 +1,7 @@
-"""Routes of the extender: decode requests, call the verbs and views, encode the results. No sockets here.
+"""Routes of the extender: decode requests, call the verbs and views, encode the results. No socket handling.
 
-Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports that text to the user,
-and only the number of any other status. All other errors are 4xx or 503 with {"error": …}.
+Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports that text to the user.
+For any other status, it reports only the number. All other errors are 4xx or 503 with {"error": …}.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 # It changes nothing, and reveals no more than GET /inspect.
 SIMULATE = "/simulate"
-# Number of nodes that are viewed before other requests are answered.
+# Number of nodes that are rendered before other requests are answered.
 _INSPECT_BATCH = 50
 
 
@@ -52,7 +52,7 @@ class Routes:
         preemption: preempt.
         metrics: counts requests, and answers /metrics.
         readiness: checks whether this replica answers the verbs now.
-        foreign: the handlers of inspect below the paths of other systems, by prefix.
+        foreign: the handlers of inspect at the paths of other systems, by prefix.
         dialects: the names of the dialects in use.
     """
 
@@ -113,7 +113,7 @@ class Routes:
             return self._refuse(503, str(exc))
 
     async def handle_probe(self, method: str, path: str, _: Headers) -> Reply:
-        """Answer a kubelet or a metrics collector without a certificate: no data of pods, and no changes."""
+        """Answer a kubelet or metrics collector without a certificate; expose no pod data and change nothing."""
         if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
             return await self.handle(method, path, b"")
         return self._refuse(404, f"{method} {path[:200]} does not exist on this port")
@@ -136,7 +136,7 @@ class Routes:
         try:
             self._readiness.check_leading()
         except NotLeadingError as exc:
-            # kube-scheduler keeps using a connection whatever the answer is; a new one reaches the leader.
+            # kube-scheduler would keep using the connection whatever the response is; a new one reaches the leader.
             return Reply(503, self._encode({"error": str(exc)}), close=True)
         started = time.perf_counter()
         reply = await post(body)
@@ -184,7 +184,7 @@ class Routes:
         return Reply(200, self._encode(result))
 
     async def _preempt(self, body: bytes) -> Reply:
-        # Its result has no field for an error: for any other status, kube-scheduler evicts no pod, and tries again.
+        # The result has no error field. For any status other than 200, kube-scheduler evicts no pod, and tries again.
         status = 400
         try:
             self._readiness.check_current()
@@ -215,7 +215,7 @@ class Routes:
             if is_worth_showing(view):
                 nodes.append(view)
             if number % _INSPECT_BATCH == 0:
-                # A large cluster takes a tenth of a second, and the scheduler must not wait for it.
+                # This takes a tenth of a second for a large cluster, and the scheduler must not wait for that.
                 await asyncio.sleep(0)
         return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
 

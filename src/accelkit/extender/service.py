@@ -109,7 +109,7 @@ class _Service:
         self._ledger = ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
-        # Whether the pods were read since this replica may bind.
+        # Whether the pods have been read since this replica became allowed to bind.
         self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
@@ -147,7 +147,7 @@ class _Service:
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
-        # Only if a dialect in use lists unhealthy cards this way, because the right to read them is granted only then.
+        # Only if a dialect in use lists unhealthy cards this way, because the read permission is granted only then.
         self._lists = (
             Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
             if any(dialect.unhealthy_cards for dialect in dialects)
@@ -230,7 +230,8 @@ class _Service:
                 task.result()
         finally:
             stop.set()
-            # Binds in progress end while the Lease is renewed, so that no sent Binding is without an answer.
+            # Binds in progress finish while the Lease is still renewed, so that each Binding that was sent gets a
+            # response.
             await asyncio.wait({serving})
             await self._binder.finish()
             if self._leadership is not None and not self._binder.unsettled:
@@ -250,7 +251,7 @@ class _Service:
             events=self._events,
             times=options.groups,
             decides=lambda: self._binder.opened and self._readiness.may_bind(),
-            is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
+            is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - the binder is created later
             is_unsettled=lambda uid: self._binder.is_unsettled(uid),  # noqa: PLW0108 - the same
         )
 
@@ -310,18 +311,18 @@ class _Service:
 
     def _acquired(self) -> None:
         if self._leadership is not None and self._leadership.resumed:
-            # No other replica sent a Binding in between. Only unfinished work must be done.
+            # No other replica has sent a Binding in between, so only unfinished work remains.
             if self._read and not self._binder.opened:
                 self._open_or_fence()
             return
-        # As after a start: Bindings of the former leader may still take effect, and the watch may be broken.
+        # As after a start, Bindings of the former leader may still take effect, and the watch may be broken.
         self._read = False
         self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:
         self._fence.cancel()
-        # kube-scheduler would keep its connections to this replica, even if the Service routes elsewhere.
+        # Otherwise, kube-scheduler would keep its connections to this replica even after the Service routes elsewhere.
         self._server.renew()
 
     def _silent_seconds(self) -> float:

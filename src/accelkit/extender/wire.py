@@ -11,13 +11,13 @@ from accelkit.model.pending_pod import PendingPod
 
 
 class RawNodes(msgspec.Struct):
-    """A node list whose items stay undecoded: the nodes that fit are sent back unchanged."""
+    """A node list whose items are not decoded, because the nodes that fit are sent back unchanged."""
 
     items: list[msgspec.Raw] | None = None
 
 
 class Args(msgspec.Struct):
-    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, else whole nodes."""
+    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, otherwise whole nodes."""
 
     Pod: PendingPod
     Nodes: RawNodes | None = None
@@ -35,7 +35,7 @@ class FilterResult(msgspec.Struct, omit_defaults=True):
 
 
 class HostPriority(msgspec.Struct, gc=False):
-    """HostPriority; an answer contains thousands, which have no reference cycles."""
+    """HostPriority; a response contains thousands of them, without reference cycles."""
 
     Host: str
     Score: int
@@ -51,6 +51,6 @@ class BindingArgs(msgspec.Struct):
 
 
 class BindingResult(msgspec.Struct):
-    """ExtenderBindingResult; an empty error is success."""
+    """ExtenderBindingResult; an empty error means success."""
 
     Error: str = ""

@@ -1,1 +1,1 @@
-"""The extender under the flags of Intel's GPU Aware Scheduling, for those who started that one before."""
+"""The extender with the flags of Intel's GPU Aware Scheduling, as a replacement for that program."""

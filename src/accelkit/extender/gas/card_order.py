@@ -1,7 +1,7 @@
 """Card order of Intel's GPU Aware Scheduling, as a policy.
 
-It takes the first card that fits by name, where card10 sorts before card2. The node's preferred card comes first. If a
-resource is balanced, the card with the least use of it comes first instead.
+It takes the first card by name that fits, where card10 sorts before card2. The node's preferred card comes first. If a
+resource is balanced, the card on which it is used least comes first instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accelkit.placement.plugged_policies import CardView
 from accelkit.vendors.dialects import load_own_dialect
 
 _RESOURCES: Final = load_own_dialect("gas").resources
-# More than the number of cards of a node.
+# More than the number of cards on any node.
 _PLACES: Final = 1 << 12
 
 
@@ -23,14 +23,14 @@ class CardOrder:
     """Rank of cards by name, and by the use of one resource.
 
     Args:
-        balanced_resource: the resource without `gpu.intel.com/`; empty for none.
+        balanced_resource: the name of the resource, without `gpu.intel.com/`; empty for none.
     """
 
     def __init__(self, balanced_resource: str = "") -> None:
         self._balanced = f"{_RESOURCES.amounts}{balanced_resource}" if balanced_resource else ""
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:  # noqa: ARG002 - a policy's signature
-        """Return the place of a card in the order."""
+        """Return the position of a card in the order."""
         name = _name(card)
         place = sum(_name(other) < name for other in node)
         if self._balanced:

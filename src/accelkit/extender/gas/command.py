@@ -1,4 +1,4 @@
-"""The command `accelkit gas-extender`: the extender under the flags of Intel's GPU Aware Scheduling."""
+"""The command `accelkit gas-extender`: the extender with the flags of Intel's GPU Aware Scheduling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 DIALECT: Final = "gas"
 # Name in kube-scheduler's own certificate, which kubeadm creates.
 _SCHEDULER: Final = "system:kube-scheduler"
-# Flags may be written with one dash, and boolean flags without a value.
+# Flags may have a single dash, and boolean flags may omit the value.
 _BOOLEAN: Final[dict[str, Any]] = {"type": bool, "is_flag": False, "flag_value": "true", "default": False}
 
 
@@ -106,7 +106,7 @@ def build_options(
 
     Args:
         listen: the address to serve on.
-        kubeconfig: None for the default of the environment.
+        kubeconfig: the kubeconfig file; None for the default of the environment.
         allow: whether to read lists of allowed cards.
         deny: whether to read lists of denied cards.
         balanced_resource: the resource whose least used card is taken; empty for none.
@@ -120,7 +120,7 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
-        # kube-scheduler may retry a refused pod before the ledger has the pod that ended, and then never again.
+        # kube-scheduler may retry a refused pod before the ledger registers the pod that ended, and then never again.
         wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )

@@ -1,1 +1,1 @@
-"""Pod groups: so many pods as belong together are given cards together, or none of them is."""
+"""Pod groups: all pods of a group get cards together, or none of them does."""

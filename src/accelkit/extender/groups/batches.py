@@ -33,12 +33,13 @@ class Batch:
 
     Attributes:
         reserved_at: the time of the first reservation.
-        seconds: the duration of the reservations from then on.
-        members: members that hold cards and are not bound yet, with the requests on their hosts, by UID.
-        gated: whether accelkit's gate kept some of them, so that all are placed before kube-scheduler tries the first.
+        seconds: how long the reservations last from then on.
+        members: members that hold cards and are not bound yet, with their host requests, by UID.
+        gated: whether accelkit's gate held some of them back, so that all are placed before kube-scheduler tries the
+            first one.
         arrived: without a gate, the members that kube-scheduler has placed since the reservation.
         opened: whether enough members have arrived to bind all of them.
-        withdrawn: why the reservations ended; empty while they exist.
+        withdrawn: why the reservations were withdrawn; empty while they exist.
     """
 
     reserved_at: float
@@ -55,11 +56,11 @@ class GroupState:
     """State of a group.
 
     Attributes:
-        there: number of pods that could be placed, or are placed.
-        settled: number of pods that need no card any more: bound, reserved, or without a request.
-        held: number of those that hold reserved cards, and are not bound.
-        kept: number of pods under gates of other controllers.
-        lacking: pods that hold nothing yet.
+        there: number of pods that can be placed or are already placed.
+        settled: number of pods that need no more cards because they are bound, have a reservation, or request none.
+        held: number of settled pods that hold reserved cards and are not bound.
+        kept: number of pods with gates of other controllers.
+        lacking: pods that do not hold cards yet.
         liftable: pods whose gate waits only for the rest of the group.
         refusal: a pod whose request cannot be granted, with the reason; None if there is none.
     """
@@ -80,8 +81,8 @@ class Batches:
         ledger: the ledger with the reservations.
         feed: provides the requests of pods that wait.
         reserver: finds the cards.
-        seconds: the duration of the reservations of a group.
-        gather_seconds: their duration until kube-scheduler has placed enough members without gates.
+        seconds: how long the reservations of a group last.
+        gather_seconds: how long the reservations last until kube-scheduler has placed enough members without gates.
         is_busy: returns whether a Binding of a pod is in progress, or its outcome is unknown.
     """
 
@@ -100,11 +101,11 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
-        # Groups whose members did not all reach bind in time, with the end of the pause of their reservations.
+        # Groups whose members did not all reach bind in time, with the time until which no cards are reserved for them.
         self._paused: dict[GroupKey, float] = {}
         # Pods whose reservation ended before they were bound.
         self._expired: set[str] = set()
-        # Number of changes of the members of batches, and the cached states.
+        # Number of changes to the members of batches, and the cached states.
         self._changes = 0
         self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], GroupState]] = {}
 
@@ -117,7 +118,7 @@ class Batches:
         return self._where.get(uid)
 
     def has_tried_enough(self, namespace: str, now: float) -> bool:
-        """Return whether too many pods of a namespace did not fit recently, so that its groups are not tried now."""
+        """Return whether too many pods of a namespace failed to fit recently, so that its groups are not tried now."""
         return self._patience.is_lost(namespace, now)
 
     def list_keys(self) -> list[GroupKey]:
@@ -139,7 +140,7 @@ class Batches:
         return held is not None and held.stage is not ShareStage.CLAIMED
 
     def judge(self, group: Group) -> GroupState:
-        """Return the state of a group; it is cached, because many callers need it before anything changes."""
+        """Return the state of a group, cached because many callers need it before anything changes."""
         ledger = self._ledger
         now = group.version, group.event_count, ledger.table.tick, self._changes, ledger.namespaces.rules
         known = self._judged.get(group.key)
@@ -180,14 +181,14 @@ class Batches:
         return GroupState(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
-        """Reserve cards for all pods of a group that hold none, or for none; return why not, or an empty text.
+        """Reserve cards for all pods of a group that hold none, or for none of them; return why not, or an empty text.
 
         Args:
             group: the group.
-            size: the number of pods that must be settled in the end.
+            size: the number of pods that must be settled afterwards.
             now: the time.
-            uid: a pod that is being bound, to one node only; empty if there is none.
-            node: that node.
+            uid: a pod that is being bound to one specific node; empty if there is none.
+            node: the node to which it is being bound.
         """
         state = self.judge(group)
         if reason := describe_missing(group, state, size):
@@ -203,7 +204,7 @@ class Batches:
         if self.has_tried_enough(namespace := group.key.namespace, now):
             return f"pod group {group.key} waits: too many pods of namespace {namespace} did not fit just now"
         for each in pinned:
-            # A rejected Binding has released its cards, and the pod may belong to another group since.
+            # A rejected Binding has released its cards, and the pod may since have joined another group.
             self.leave(each.ref.uid, group.key)
         done = self._reserver.reserve(pinned, max(1, least), self._sum_up_hosts())
         if isinstance(done, Shortage):
@@ -214,7 +215,7 @@ class Batches:
                 f"pods, and not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        # A later member does not extend the time: otherwise a group could keep its cards as long as its creator likes.
+        # A later member does not extend the time. Otherwise, the creator of a group could keep its cards indefinitely.
         batch = self._batches.setdefault(group.key, Batch(reserved_at=now, seconds=self._gather_seconds))
         for ref in done:
             member = group.waiting[ref.uid]
@@ -231,12 +232,12 @@ class Batches:
         batch.seconds = self._seconds
 
     def leave(self, uid: str, key: GroupKey) -> None:
-        """Record that a pod belongs to this group now: its reservations with another group are released."""
+        """Record that a pod now belongs to this group, and release its reservation with any other group."""
         if self._where.get(uid, key) != key:
             self.end(uid, bound=False)
 
     def end(self, uid: str, *, bound: bool) -> None:
-        """Record that a pod is bound, or is not a member any more."""
+        """Record that a pod is bound, or is no longer a member."""
         key = self._where.pop(uid, None)
         if key is None:
             return
@@ -257,7 +258,7 @@ class Batches:
 
         Args:
             key: the group.
-            reason: the reason that pods in wait get.
+            reason: the reason that waiting pods get.
         """
         batch = self._batches.pop(key, None)
         if batch is None:
@@ -283,14 +284,14 @@ class Batches:
         self._paused[key] = until
 
     def describe_pause(self, key: GroupKey, now: float) -> str:
-        """Return why nothing is reserved for a group now; empty if it is not paused."""
+        """Return why nothing is reserved for a group now; empty if the group is not paused."""
         left = self._paused.get(key, now) - now
         if left <= 0:
             return ""
         return f"pod group {key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
 
     def _has_expired(self, group: Group, uid: str) -> bool:
-        """Return whether a pod without a gate has used its reservation: the next one is made when it is bound."""
+        """Return whether a pod without a gate has used up its reservation; its next one is made when it is bound."""
         return uid in self._expired and not group.waiting[uid].gated
 
     def _release(self, uid: str) -> bool:

@@ -1,8 +1,8 @@
-"""Binds of groups without gates, which are held until all of their pods may be bound.
+"""Binds for groups without gates, which are held until all pods of the group may be bound.
 
-For the first member that kube-scheduler has placed, cards are reserved for all members, or its bind fails. Each bind
-is then held until kube-scheduler has placed enough members. A bind that times out fails, but its pod still counts as
-placed until the reservation ends: kube-scheduler retries members one by one, each after a delay.
+When kube-scheduler has placed the first member, cards are reserved for all members; if they do not fit, its bind fails.
+Each bind is then held until kube-scheduler has placed enough members. A bind that times out fails, but its pod still
+counts as placed until the reservation ends: kube-scheduler retries members one by one, each after a delay.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 
 _pod: Final = msgspec.json.Decoder(SchedulingPod)
-# A held bind occupies one of the 128 requests of an HTTP/2 connection, or one of the server's 256 HTTP/1.1 connections.
-# Each user with the right to create pods can cause held binds.
+# A held bind occupies one of the 128 concurrent requests of an HTTP/2 connection, or one of the server's 256 HTTP/1.1
+# connections. Any user who can create pods can cause held binds.
 _MOST_HELD: Final = 128
 MOST_HELD_OF_NAMESPACE: Final = 64
 
@@ -42,7 +42,7 @@ class HeldBinds:
 
     Args:
         parts: the shared parts of groups.
-        seconds: the longest time for which one bind is held.
+        seconds: the maximum time for which a bind is held.
         sizes_are_read: returns whether the PodGroups were read.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
         clock: returns seconds of a monotonic clock.
@@ -119,7 +119,8 @@ class HeldBinds:
         Raises:
             BindingError: too many binds are held, or the group would exceed the quota of its namespace.
         """
-        # A namespace may hold at most as many binds as remain, so that none waits for a few that hold many.
+        # A namespace may hold at most as many binds as remain for the others, so that a few namespaces cannot hold
+        # all of them.
         share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
         if self._held[ref.namespace] >= share:
             raise BindingError(f"{why}; too many binds are held already. Add the scheduling gate to the pods of groups")
@@ -129,10 +130,10 @@ class HeldBinds:
         return True
 
     def _check_quota(self, ref: PodRef) -> None:
-        """Check that the namespace may hold the requests of the group's held binds and of this one together.
+        """Check that the namespace may hold the requests of the group's held binds and of this bind together.
 
         Raises:
-            BindingError: its quota does not allow it.
+            BindingError: the quota of the namespace does not allow it.
         """
         group, pending = self._parts.group_index.find(ref.uid), self._parts.feed.pending.get(ref.uid)
         if group is None or pending is None or pending.request is None:
@@ -183,7 +184,7 @@ class HeldBinds:
         self._parts.changes.note(group.key)
 
     def _move(self, ref: PodRef, node: str, batch: Batch) -> None:
-        """Move a reservation to the node that kube-scheduler chose, which is often another one than the reserved node.
+        """Move a reservation to the node that kube-scheduler chose, which often differs from the reserved node.
 
         Raises:
             BindingError: there is no room, or a Binding to the other node may still take effect.
@@ -202,7 +203,7 @@ class HeldBinds:
             return
         size = self._read_size(group)
         if size > MOST_HELD_OF_NAMESPACE:
-            # The limit does not allow to hold so many binds; all pods have their cards.
+            # The limit does not allow holding that many binds; all pods already have their cards.
             self._parts.batches.open(batch)
             return
         batch.arrived.add(ref.uid)

@@ -29,18 +29,18 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Changes within this time are handled together.
+# Changes that occur within this time are handled together.
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
-# Delay before a group that does not fit is tried again: the first, and the longest. Freed cards or new pods end it.
+# First and longest delay before a group that does not fit is tried again. Freed cards or new pods end the delay.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
-# Time for which the reason of an unchanged group is cached.
+# How long the reason of an unchanged group is cached.
 _REASON_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class _Try:
-    """The last failed reservation of a group; `joined_and_size` has the values at that time."""
+    """The last failed reservation of a group; `asked` contains the number of joined pods and the size at that time."""
 
     tried_at: float
     not_before: float
@@ -51,7 +51,7 @@ class _Try:
 
 @dataclass(frozen=True, slots=True)
 class _CachedReason:
-    """Cached reason why a version of a group waits."""
+    """Cached reason why a group waits, for one version of the group."""
 
     version: int
     until: float
@@ -59,13 +59,13 @@ class _CachedReason:
 
 
 class GroupController:
-    """Decisions for all groups.
+    """Controller that decides for all groups.
 
     Args:
         parts: the shared parts of groups.
         gates: lifts gates.
         group_events: writes Events.
-        leads: returns whether this replica decides, with a current state of the API server.
+        leads: returns whether this replica decides, and its view of the API server is current.
         clock: returns seconds of a monotonic clock.
     """
 
@@ -88,7 +88,7 @@ class GroupController:
         self._errors = OnceReporter(log, logging.ERROR)
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
-        """Record that a pod has changed, and with it these groups."""
+        """Record that a pod, and therefore these groups, changed."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
@@ -128,7 +128,7 @@ class GroupController:
         reasons: dict[GroupKey, tuple[str, PodRef]] = {}
         liftable: list[Member] = []
         for key in [group.key for group in self._group_index.list_waiting()]:
-            # Other tasks run between two groups, so that the group may have changed.
+            # Other tasks run between two groups, so the group may have changed.
             if (group := self._group_index.get(key)) is None:
                 continue
             if reason := self._try_to_decide(group, now, liftable):
@@ -145,7 +145,7 @@ class GroupController:
 
     def _note_time(self, now: float) -> None:
         if self._freed.find():
-            # All groups may be tried at once; they are tried one after the other, the oldest first.
+            # All groups may be tried now; they are tried one after the other, the oldest first.
             for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
@@ -164,7 +164,7 @@ class GroupController:
             return f"pod group {group.key} could not be handled"
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
-        """Reserve for a group with gates if it is due; return what it waits for, or an empty text."""
+        """Reserve cards for a group with gates if it is due; return what it waits for, or an empty text."""
         cached = self._reasons.get(group.key)
         if cached is not None and cached.version == group.version and now < cached.until:
             return cached.reason

@@ -1,7 +1,7 @@
-"""Removal of accelkit's scheduling gate from pods, and from no other pod of the same name.
+"""Removal of accelkit's scheduling gate from pods, but never from another pod with the same name.
 
-Before, the node of the reservation is written as the nominated node, which kube-scheduler tries first. In clusters of
-more than 100 nodes, kube-scheduler sends the extender only a part of them, which may lack that node.
+First, the node of the reservation is written as the nominated node, which kube-scheduler tries first. In clusters with
+more than 100 nodes, kube-scheduler sends the extender only some of them, possibly without that node.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 32
 # Status codes for a JSON patch whose test fails.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
-# Delay before a pod whose patch was rejected is tried again: the first, and the longest.
+# First and longest delay before a pod whose patch was rejected is tried again.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
 
 
 class GateLifter:
-    """Lifts gates.
+    """Lifter of accelkit's gates.
 
     Args:
         api: an open client.
@@ -47,11 +47,11 @@ class GateLifter:
         self._api, self._find_node, self._clock = api, find_node, clock
         self._repeats = RepeatLog(log, clock=clock)
         self._lifted: set[str] = set()
-        # For each pod whose patch was rejected: the time of the next try, and the number of failures.
+        # For each pod whose patch was rejected: the time of the next attempt, and the number of failures.
         self._refused: dict[str, tuple[float, int]] = {}
 
     async def lift(self, members: Iterable[Member]) -> None:
-        """Lift the gate of each member that was not lifted yet, nor rejected just before."""
+        """Lift the gate of each member, unless it was already lifted or the API server has just rejected this."""
         now = self._clock()
         todo = [each for each in members if self._is_due(each.ref.uid, now)]
         turns = asyncio.Semaphore(_AT_ONCE)

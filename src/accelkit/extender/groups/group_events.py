@@ -15,11 +15,11 @@ from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
-# A reason that lasts less is not reported.
+# Reasons that last less than this are not reported.
 _LASTING_SECONDS: Final = 2.0
-# Number of pods of one group that get an Event each.
+# Number of pods per group that get an Event.
 _MOST_PODS: Final = 8
-# Each user with the right to create pods can create groups, so concurrent writes and the queue of Events are limited.
+# Any user who can create pods can create groups, so concurrent writes and the queue of Events are limited.
 _AT_ONCE: Final = 16
 _MOST_DUE: Final = 1000
 WAITING: Final = "PodGroupWaiting"
@@ -27,7 +27,7 @@ RELEASED: Final = "PodGroupReleased"
 
 
 class GroupEvents:
-    """Writes Events of groups.
+    """Writer of Events about groups.
 
     Args:
         events: the recorder of Events.
@@ -35,7 +35,7 @@ class GroupEvents:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        # For each group: its reason, the time since which it holds, and whether it was reported.
+        # For each group: its reason, the time since which the reason applies, and whether it was reported.
         self._reasons: dict[GroupKey, tuple[str, float, bool]] = {}
         self._due: deque[tuple[PodRef, str, str]] = deque(maxlen=_MOST_DUE)
 
@@ -44,13 +44,13 @@ class GroupEvents:
         return self._reasons.get(key, ("", 0.0, False))[0]
 
     def note_released(self, refs: Sequence[PodRef], reason: str) -> None:
-        """Record that the cards of pods were released; the Events follow with the next reasons."""
+        """Record that the cards of pods were released; the Events are written with the next reasons."""
         for ref in refs:
             log.info(Facts("released", pod=str(ref), uid=ref.uid, reason=reason))
         self._due += [(ref, RELEASED, reason) for ref in refs[:_MOST_PODS]]
 
     async def update(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
-        """Set the present reasons of all groups, and report new ones that last; each reason for one pod, once."""
+        """Set the current reasons of all groups, and report new lasting reasons once each, on one pod."""
         for key in self._reasons.keys() - reasons.keys():
             del self._reasons[key]
         for key, (reason, ref) in reasons.items():

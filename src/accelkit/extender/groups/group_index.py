@@ -1,4 +1,4 @@
-"""Index of the members of groups: for waiting pods, the data for placing them; for others, their UIDs. No I/O."""
+"""Index of group members: for waiting pods, the data needed to place them; for others, their UIDs. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.texts import shorten
 
-# Limit of the size of a group that can be placed at once.
+# Maximum size of a group that can be placed at once.
 MOST_MEMBERS: Final = 10_000
 
 
@@ -34,10 +34,10 @@ class Member:
 
     Attributes:
         place: the index of accelkit's gate among its gates; -1 if it has none.
-        kept: whether it has gates of other controllers: it does not count until they are removed.
+        kept: whether it has gates of other controllers; it does not count until they are removed.
         stated: the size of its group as the pod states it, shortened if it is far too long.
-        host: its requests on its host.
-        rules: the encoded rules of its nodes.
+        host: its host requests.
+        rules: the encoded rules for its nodes.
     """
 
     ref: PodRef
@@ -56,13 +56,13 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """A group.
+    """A group of pods.
 
     Attributes:
         waiting: its pods without a node, by UID.
         done: UIDs of its pods that have a node, or have succeeded.
-        version: the number of its changes.
-        event_count: the number of events of its pods, changed or not.
+        version: the number of changes to the group.
+        event_count: the number of events about its pods, including those that changed nothing.
         joined: the number of pods that joined it, or lost their last gate of another controller.
     """
 
@@ -72,12 +72,12 @@ class Group:
     version: int = 0
     event_count: int = 0
     joined: int = 0
-    # Cached results for a version.
+    # Results cached for one version.
     _oldest: tuple[int, Member] | None = None
     _size: tuple[int, int | GroupSizeError] | None = None
 
     def find_oldest(self) -> Member:
-        """Return the oldest pod that waits; at least one must wait."""
+        """Return the oldest waiting pod; at least one pod must be waiting."""
         if self._oldest is None or self._oldest[0] != self.version:
             oldest = min(self.waiting.values(), key=lambda each: (each.created_at, each.ref.name))
             self._oldest = self.version, oldest
@@ -119,13 +119,13 @@ class GroupIndex:
                 group.joined += former.joined
 
     def take_event(self, kind: str, pod: SchedulingPod) -> GroupKey | None:
-        """Apply one change of a pod; return the group that has changed, None if none has."""
+        """Apply one change of a pod; return the group that has changed, or None if none has."""
         uid, key = pod.metadata.uid, read_group(pod)
         known = self._where.get(uid)
         if kind == "DELETED" or pod.status.phase == "Failed":
             key = None
         elif pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
-            # A finalizer keeps it, but the API server rejects its Binding.
+            # A finalizer delays the deletion of the pod, but the API server rejects its Binding.
             key = None
         if known is not None and known != key:
             self._discard(uid)
@@ -150,29 +150,29 @@ class GroupIndex:
         return key
 
     def put_size(self, key: GroupKey, size: int | None) -> None:
-        """Set the size that the object of a group states; it overrides the pods from now on."""
+        """Set the size from the PodGroup of a group; from now on, it overrides the size that the pods state."""
         self._sizes[key] = size
         self._touch(key)
 
     def drop_size(self, key: GroupKey) -> None:
-        """Record that a group no longer has an object."""
+        """Record that a group no longer has a PodGroup."""
         self._sizes.pop(key, None)
         self._touch(key)
 
     def keep_sizes(self, convention: Convention, sizes: Mapping[GroupKey, int | None]) -> None:
-        """Apply a complete list of the objects of a convention."""
+        """Apply a complete list of the PodGroups of a convention."""
         for key in [key for key in self._sizes if key.convention is convention and key not in sizes]:
             self.drop_size(key)
         for key, size in sizes.items():
             self.put_size(key, size)
 
     def find(self, uid: str) -> Group | None:
-        """Return the group of a pod; None if it has none."""
+        """Return the group of a pod; None if it does not belong to one."""
         key = self._where.get(uid)
         return None if key is None else self._groups[key]
 
     def get(self, key: GroupKey) -> Group | None:
-        """Return a group; None if none of its pods waits."""
+        """Return a group; None if none of its pods is waiting."""
         group = self._groups.get(key)
         return group if group is not None and group.waiting else None
 
@@ -182,7 +182,7 @@ class GroupIndex:
         return sorted(waiting, key=lambda each: each.find_oldest().created_at)
 
     def read_size(self, group: Group) -> int:
-        """Return the least number of pods of a group that must be placed, 1 to `MOST_MEMBERS`.
+        """Return the minimum number of pods of a group that must be placed, from 1 to `MOST_MEMBERS`.
 
         Raises:
             GroupSizeError: the size is unknown or unreadable, or its pods disagree on it.

@@ -1,4 +1,4 @@
-"""Reader of the group that a pod names, and of the size that the pod states."""
+"""Functions that read the group that a pod names, and the size that the pod states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kube.views.scheduling import Conditions, SchedulingPod
 from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
-# Label or annotation of pods: the least number of pods of the group that must be placed.
+# Label or annotation of a pod with the minimum number of pods of its group that must be placed.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 # Longer than any valid size.
 _MOST_STATED: Final = 20
@@ -19,7 +19,7 @@ LABELS: Final = frozenset({COSCHEDULING_LABEL, NAME_LABEL, SIZE_KEY})
 
 
 class Convention(StrEnum):
-    """Conventions by which pods name their group; those with an object take precedence."""
+    """Conventions by which pods name their group; those with a PodGroup object take precedence."""
 
     WORKLOAD = "scheduling.k8s.io"
     COSCHEDULING = "scheduling.x-k8s.io"
@@ -27,7 +27,7 @@ class Convention(StrEnum):
 
 
 class GroupKey(NamedTuple):
-    """A group: pods of another namespace, or of another convention, do not belong to it."""
+    """Key of a group. Pods in another namespace, or with another convention, do not belong to the group."""
 
     namespace: str
     name: str
@@ -51,7 +51,7 @@ def read_group(pod: SchedulingPod) -> GroupKey | None:
 
 
 def read_stated_size(pod: SchedulingPod) -> str | None:
-    """Return the size of its group as a pod states it, shortened if it is far too long; None if it states none."""
+    """Return the group size that a pod states, shortened if it is far too long; None if the pod states none."""
     stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
     return None if stated is None else shorten(stated, _MOST_STATED)
 
@@ -69,11 +69,11 @@ def read_conditions(pod: SchedulingPod) -> Conditions:
 def trim_member(pod: SchedulingPod) -> tuple[dict[str, str], dict[str, str]] | None:
     """Remove the fields that groups do not read; return the labels and annotations that they read.
 
-    A pod without a group returns None. Lists are kept until all pods are read, and users may have filled each field
-    with megabytes.
+    Return None for a pod without a group. Lists are kept in memory until all pods are read, and users may have filled
+    each field with megabytes of data.
 
     Args:
-        pod: the pod, which is changed.
+        pod: the pod, which is modified.
     """
     spec, belongs = pod.spec, read_group(pod) is not None
     if belongs and not spec.node_name and not pod.terminal:

@@ -1,15 +1,15 @@
-"""Limits of the use of the event loop by groups, because kube-scheduler's requests come first."""
+"""Limits on how much of the event loop groups use, because kube-scheduler's requests come first."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-# One step judges one member; placing one takes far more.
+# One step is the effort to judge one member; placing a member takes far more.
 _PLACING_STEPS: Final = 500
-# Number of steps after which other tasks run.
+# Number of steps after which other tasks get to run.
 _TURN_STEPS: Final = 2_000
-# Number of members that are tried in one round over all groups; the last group is tried completely.
+# Number of members that are tried in one round over all groups; the last group is always tried completely.
 _MOST_PLACED: Final = 100
 # Number of pods of a namespace that may fail to fit at once, and per second.
 MOST_FAILED: Final = 200
@@ -33,7 +33,7 @@ class Pace:
         self._turn += judged + _PLACING_STEPS * placed
 
     async def rest(self) -> bool:
-        """Let other tasks run if this turn was long enough; return whether it was."""
+        """Let other tasks run if this turn has lasted long enough; return whether it has."""
         if self._turn < _TURN_STEPS:
             return False
         self._turn = 0
@@ -45,7 +45,7 @@ class Patience:
     """Number of pods of each namespace that recently failed to fit."""
 
     def __init__(self) -> None:
-        # The number, and the time at which it was computed.
+        # For each namespace: the number, and the time at which it was computed.
         self._tried: dict[str, tuple[float, float]] = {}
 
     def is_lost(self, namespace: str, now: float) -> bool:

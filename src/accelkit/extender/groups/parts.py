@@ -1,4 +1,4 @@
-"""Shared parts of the controller of groups and of the held binds."""
+"""Parts that the group controller and the held binds share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from accelkit.ledger.ledger import Ledger
 
 
 class GroupChanges:
-    """Notifications of changes, of all groups or of one."""
+    """Notifications of changes to one group or to any group."""
 
     def __init__(self) -> None:
         self._any = asyncio.Event()
         self._of: dict[GroupKey, asyncio.Event] = {}
 
     def note(self, *keys: GroupKey) -> None:
-        """Wake the tasks that wait for one of these groups, or for any; without a group, all tasks."""
+        """Wake the tasks that wait for one of these groups or for any group; without arguments, wake all tasks."""
         self._any.set()
         self._any = asyncio.Event()
         for key in keys or tuple(self._of):
@@ -30,13 +30,13 @@ class GroupChanges:
                 event.set()
 
     def get(self, key: GroupKey | None = None) -> asyncio.Event:
-        """Return the event that the next change sets, of one group or of any."""
+        """Return the event that is set by the next change to one group, or to any group."""
         return self._any if key is None else self._of.setdefault(key, asyncio.Event())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """Shared parts of the controller of groups and of the held binds.
+    """Parts that the group controller and the held binds share.
 
     Attributes:
         api: an open client.

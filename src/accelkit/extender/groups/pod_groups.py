@@ -1,4 +1,4 @@
-"""Pod groups of the extender: the watches that they need, and the wiring of their parts."""
+"""Support for pod groups in the extender: the watches that groups need, and the wiring of their parts."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class GroupTimes:
     """Time limits of groups, in seconds.
 
     Attributes:
-        reservation: from the reservation to the last bind.
-        hold: of one bind without gates.
+        reservation: time from the reservation to the last bind.
+        hold: time for which one bind without gates is held.
     """
 
     reservation: float = 60.0
@@ -47,10 +47,10 @@ class GroupTimes:
 
     @property
     def gather(self) -> float:
-        """From the reservation until kube-scheduler must have placed enough members without gates.
+        """Time from the reservation until kube-scheduler must have placed enough members without gates.
 
-        The rest of the reservation is for members whose held binds timed out, until kube-scheduler retries them. A
-        reservation that is too short for that lasts for one hold.
+        The rest of the reservation is for members whose held binds timed out, until kube-scheduler retries them. If the
+        reservation is too short for that, this is the time of one hold.
         """
         return max(min(self.hold, self.reservation), min(self.hold + _RETRY_SECONDS, self.reservation - _RETRY_SECONDS))
 
@@ -65,7 +65,7 @@ class PodGroups:
         policy: the policy that ranks cards and nodes if the pod does not name one.
         events: the recorder of Events.
         times: the time limits of groups.
-        decides: returns whether this replica decides, with a current state of the API server.
+        decides: returns whether this replica decides, and its view of the API server is current.
         is_under_way: returns whether a pod is being bound.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
         clock: returns seconds of a monotonic clock.
@@ -114,7 +114,7 @@ class PodGroups:
     def watch_nodes(
         self, on_replace: Callable[[list[Node]], None], on_event: Callable[[str, Node], None]
     ) -> Reflector[SchedulingNode]:
-        """Return the watch of all nodes, which updates the feed, too.
+        """Return the watch of all nodes, which also updates the feed.
 
         Args:
             on_replace: called with the same lists.
@@ -163,7 +163,7 @@ class PodGroups:
         )
 
     def take_node_event(self, kind: str, node: SchedulingNode) -> None:
-        """Apply one change of a node, also to the feed."""
+        """Apply one change of a node, including to the feed."""
         self._feed.take_node_event(kind, node)
         self._facts.take_event(kind, node)
 

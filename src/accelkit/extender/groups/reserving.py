@@ -1,7 +1,7 @@
-"""Reservation of cards for the pods of a group together: for the least number that is needed, or for none. No I/O.
+"""Reservation of cards for the pods of a group together: for at least the required number, or for none. No I/O.
 
 Pods are placed one after the other, the largest first, each on the node that its policy prefers among those that have
-room and that its rules allow. All happens under the ledger's lock, which also covers the release after a failure.
+room and that its rules allow. All of this happens under the ledger's lock, including the release after a failure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accelkit.placement.misfit import MisfitError
 from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.policies import AnyPolicy, find_policy
 
-# Number of nodes that are ranked again for each pod, and number of pods after which all nodes are ranked again.
+# Number of nodes that are reranked for each pod, and number of pods after which all nodes are reranked.
 _SHORTLIST: Final = 64
 _RANKED_FOR: Final = 32
-# Limit of the search of one group if no two nodes are equivalent.
+# Limit on the search for one group if no two nodes are equivalent.
 _STEPS: Final = 40_000
-# Limit of the node rules of one group: each requirement of each distinct set of rules, for each node.
+# Limit on checking the node rules of one group; a step is one requirement of a distinct set of rules, for one node.
 _RULE_STEPS: Final = 200_000
 
 
@@ -37,9 +37,9 @@ class UnplacedPod:
 
     Attributes:
         task: its type in the mix of tasks.
-        host: its requests on its host.
-        rules: the encoded rules of its nodes.
-        node: the only node that it may have; empty for any.
+        host: its host requests.
+        rules: the encoded rules for its nodes.
+        node: the only node that it may have; empty for any node.
         labels: its labels, as `key=value`.
     """
 
@@ -53,7 +53,7 @@ class UnplacedPod:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Size of its request: whole cards, then bytes."""
+        """Size of the request: whole cards, then bytes."""
         containers = self.request.containers
         whole = sum(each.cards for each in containers if each.whole)
         return whole, sum(each.cards * each.memory_bytes for each in containers)
@@ -61,10 +61,10 @@ class UnplacedPod:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Too few pods fit: the number that did, and the first that did not.
+    """Result when too few pods fit: the number that did, and the first that did not.
 
     Attributes:
-        unjudged: whether its node rules were too many to check on all nodes.
+        unjudged: whether the first one has too many node rules to check on all nodes.
     """
 
     fitted: int
@@ -77,9 +77,9 @@ class GroupReserver:
 
     Args:
         ledger: the ledger with the reservations.
-        mix: the mix of tasks, which another component updates.
+        mix: the task mix, which another component updates.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        list_allowed: returns the nodes that rules allow; None if the budget does not suffice to check all of them.
+        list_allowed: returns the nodes that rules allow; None if the budget is too small to check all of them.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class GroupReserver:
     def reserve(
         self, pods: Sequence[UnplacedPod], least: int, taken: dict[str, HostAmounts] | None = None
     ) -> list[PodRef] | Shortage:
-        """Reserve cards for all pods that fit; reserve nothing if these are fewer than `least`.
+        """Reserve cards for all pods that fit; reserve nothing if fewer than `least` fit.
 
         Args:
-            pods: pods that hold nothing; those with a fixed node must be among those that fit.
-            least: the least number of pods that must fit.
-            taken: amounts of hosts that other unbound pods will use, by node.
+            pods: pods that hold no cards; all pods with a fixed node must fit.
+            least: the minimum number of pods that must fit.
+            taken: host amounts that other unbound pods will use, by node.
         """
         turn = _Turn(dict(taken or {}), Budget(_STEPS))
         placed: list[PodRef] = []
@@ -137,7 +137,7 @@ class GroupReserver:
         if pod.node:
             return self._reserve(pod, pod.node, policy, turn)
         if self._ledger.judge_quota(pod.ref.namespace, request) is not None:
-            # The quota refuses the pod on every node.
+            # The quota excludes the pod from every node.
             return False
         key = request, policy, pod.rules
         shortlist = turn.shortlists.get(key)
@@ -156,7 +156,7 @@ class GroupReserver:
     def _rank(
         self, pod: UnplacedPod, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the nodes that fit, of these or of all, the best first; at most `most`, or all for 0."""
+        """Return the nodes that fit, from these nodes or from all, best first; at most `most`, or all if it is 0."""
         verdict = self._verdicts.judge(pod.request, policy)
         if names is None:
             if pod.rules not in turn.allowed:

@@ -22,7 +22,7 @@ from accelkit.kube.views.api import ApiResources
 log = logging.getLogger(__name__)
 
 _PLURAL: Final = "podgroups"
-# Interval of the check for a kind that is installed later.
+# Interval between checks for a kind that may be installed later.
 _ABSENT_SECONDS: Final = 30.0
 _FAILED_SECONDS: Final = 2.0
 
@@ -43,7 +43,7 @@ class GroupSizes:
     Args:
         api: an open client.
         group_index: the index that is updated.
-        on_change: called after each change, with its group; without one if all have changed.
+        on_change: called after each change with the group that changed, or without a group if all have changed.
     """
 
     def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:

@@ -1,1 +1,1 @@
-"""Who has to leave, so that a pod of higher priority gets a card: the verb preempt, and evictions by the leader."""
+"""Selection of pods that must leave so that a pod of higher priority gets a card: the preempt verb, and evictions."""

@@ -1,4 +1,4 @@
-"""Claims for pods for which others were evicted, until each pod is bound, deleted or too late; no I/O."""
+"""Claims for pods for which others were evicted. Each lasts until the pod is bound, deleted or too late. No I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.object_meta import MOST_LEAVING_SECONDS
 from accelkit.placement.policies import AnyPolicy
 
-# Time for which free cards are kept: kube-scheduler tries a pod within seconds after it is woken.
+# How long free cards are kept: kube-scheduler tries a pod within seconds after the pod is woken.
 FREE_SECONDS: Final = 60.0
-# Time for which cards are kept while the evicted pods hold them; a pod that takes longer to end is stuck.
+# How long cards are kept while the evicted pods still hold them; a pod that takes longer to end is stuck.
 LEAVING_SECONDS: Final = MOST_LEAVING_SECONDS
 
 
@@ -31,7 +31,7 @@ class Claims:
 
     Args:
         ledger: the ledger with the claims.
-        feed: provides the pods that wait.
+        feed: provides the waiting pods.
         policy: the policy that ranks cards if the pod does not name one.
         clock: returns seconds of a monotonic clock.
     """
@@ -49,7 +49,7 @@ class Claims:
         """Claim the cards that a pod gets on a node once other pods have left.
 
         Raises:
-            MisfitError: it would not fit, or exceeds its namespace's quota.
+            MisfitError: the pod would not fit, or would exceed its namespace's quota.
         """
         if pending.request is not None:
             pod = pending.pod
@@ -64,10 +64,10 @@ class Claims:
             self._ledger.release(uid)
 
     def review(self, *, leads: bool) -> list[str]:
-        """Release claims that are not needed any more or are too old; return the UIDs of the pods that came too late.
+        """Release claims that are no longer needed or have expired; return the UIDs of the pods whose claims expired.
 
         Args:
-            leads: whether this replica still answers kube-scheduler.
+            leads: whether this replica is still the one that answers kube-scheduler.
         """
         late = []
         for uid, kept in list(self._kept.items()):

@@ -1,7 +1,7 @@
-"""Evictions for a pod of higher priority if kube-scheduler finds no victims: the node has enough, but no card has.
+"""Evictions for a pod of higher priority if kube-scheduler finds no victims: the node has enough free, no card has.
 
 Only the leader evicts, after kube-scheduler has refused the pod. It reads the pods of the node and all disruption
-budgets again, sends every eviction as a dry run, claims the cards for the pod, and then evicts.
+budgets again, sends every eviction as a dry run, claims the cards for the pod, and then evicts the victims.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _RESULTS: Final = ("evicted", "refused", "failed")
 
 
 class Evictor:
-    """Handles the pods that filter refused on all nodes.
+    """Handler for the pods that filter refused on all nodes.
 
     Args:
         api: an open client.
         ledger: the ledger with the claims.
-        feed: provides the pods that wait, and the priorities of the others.
+        feed: provides the waiting pods, and the priorities of the others.
         policy: the policy that ranks cards if the pod does not name one.
         events: the recorder of Events.
         refusals: the pods that filter refused.
@@ -127,7 +127,7 @@ class Evictor:
         return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
 
     async def _find_plan(self, pending: Pending) -> Plan | None:
-        """Return the best plan by the present state of the API server; None if there is none."""
+        """Return the best plan for the current state of the API server; None if there is none."""
         plans = await self._planner.list_plans(pending, self._refusals.list_nodes(pending.pod.ref.uid))
         if not plans or not plans[0].victims:
             return None
@@ -147,7 +147,7 @@ class Evictor:
         for victim in plan.pods:
             if not await self._try_eviction(victim, ref, dry_run=True):
                 return False
-        # The state may have changed: from here to the claim, no other task runs.
+        # The state may have changed. From here to the claim, no other task runs.
         if not self._leads() or ref.uid not in self._feed.pending or self._ledger.find_holding(ref.uid) is not None:
             return False
         try:
@@ -195,7 +195,7 @@ class Evictor:
         if not gone:
             return
         log.info(Facts("evicted", pods=[str(pod) for pod in gone], node=node, preemptor=str(ref), priority=priority))
-        # A user with access to the events of one namespace must not learn names of another.
+        # A user with access to the events of one namespace must not learn names from another.
         for pod in gone:
             sentence = f"Evicted from node {node}, so that pod {ref.uid} of priority {priority} gets a card there"
             await self._events.record(ObjectReference("Pod", pod.name, pod.namespace, pod.uid), "Preempted", sentence)

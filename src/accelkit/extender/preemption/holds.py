@@ -1,7 +1,7 @@
-"""Claims the cards that are held for pods by the condition on them, until each pod is bound, gone or too late; no I/O.
+"""Claims on the cards that a pod condition holds for pods, until each pod is bound, gone or too late. No I/O.
 
-The condition is written before the first eviction, so each watch and each list of pods shows it before the cards are
-free. Both replicas of the extender read it, and a replica that starts again reads it with the first list.
+The condition is written before the first eviction, so each watch and each list of pods contains it before the cards
+are free. Both replicas of the extender read it, and a replica that restarts reads it with the first list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Holds:
 
     Args:
         ledger: the ledger with the claims.
-        feed: provides the pods that wait.
+        feed: provides the waiting pods.
         policy: the policy that ranks cards if the pod does not name one.
         wall_clock: returns seconds since 1970.
     """
@@ -45,7 +45,7 @@ class Holds:
         self._repeats = RepeatLog(log)
 
     async def run(self) -> None:
-        """Review all holds until cancelled: they end by time, and what did not fit may fit later."""
+        """Review all holds until cancelled, because holds expire, and a pod that did not fit may fit later."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             self.review()
@@ -57,7 +57,7 @@ class Holds:
             self.note(uid)
 
     def note(self, uid: str) -> None:
-        """Review the hold of one pod, as after an event of it."""
+        """Review the hold of one pod, as after an event about it."""
         pending, node = self._feed.pending.get(uid), self._claimed.get(uid)
         hold = None if pending is None else self._find_hold(pending)
         held = self._ledger.find_holding(uid)

@@ -1,4 +1,4 @@
-"""Plans of the node on which a pod gets its cards, and of the pods that leave it; no I/O."""
+"""Plans that name the node on which a pod gets its cards, and the pods that leave that node. No I/O."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candi
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
-# Number of nodes with the lowest cost whose pods are read again.
+# Number of lowest-cost nodes whose pods are read again.
 MOST_READ: Final = 8
-# Number of searches for other victims if a disruption budget does not allow all of them.
+# Number of searches for other victims if a disruption budget does not allow evicting all of them.
 _ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pods that leave a node.
+    """Plan for the pods that leave a node.
 
     Attributes:
-        victims: the pods that are evicted; none if it is enough to wait for pods that are leaving.
-        leaving: UIDs of the pods that are leaving.
+        victims: the pods to evict; none if it is enough to wait for pods that are already leaving.
+        leaving: UIDs of the pods that are already leaving.
     """
 
     node: str
@@ -40,18 +40,18 @@ class Plan:
 
     @property
     def pods(self) -> list[PodRef]:
-        """The pods that are evicted, the highest priority first."""
+        """The pods to evict, the highest priority first."""
         return [each.holder.pod for each in self.victims]
 
 
 class Planner:
-    """Plans for one pod at a time.
+    """Planner for one pod at a time.
 
     Args:
         ledger: the ledger.
         feed: provides the priorities of pods.
         policy: the policy that ranks cards if the pod does not name one.
-        wall_clock: returns seconds since 1970: a pod whose end is overdue is not waited for.
+        wall_clock: returns seconds since 1970; plans do not wait for a pod whose end is overdue.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Planner:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
-        """Return the best plans by the present state, the best first; a plan without victims is returned alone."""
+        """Return the best plans for the current state, the best first; a plan without victims is returned alone."""
         budget, event_loop, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
         for node in nodes:
             if budget.is_spent():
@@ -80,8 +80,8 @@ class Planner:
         Args:
             pending: the pod that gets the cards.
             node: the node.
-            pods: the present pods of the node.
-            budgets: the present disruption budgets.
+            pods: the current pods of the node.
+            budgets: the current disruption budgets.
         """
         by_uid = {each.ref.uid: each for each in pods}
         event_loop, may_go = EventLoopShare(), set[str]()

@@ -1,7 +1,7 @@
-"""Pods that filter refused on every node, although an eviction would help on some; no I/O.
+"""Pods that filter refused on every node, although an eviction would help on some. No I/O.
 
-kube-scheduler calls filter with the nodes that meet all other conditions of the pod. Only on these nodes can an
-eviction help, and only the extender has this list.
+kube-scheduler calls filter with the nodes that meet all other requirements of the pod. An eviction can help only on
+these nodes, and only the extender has this list.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import NEVER_PREEMPTS, Pod
 
-# Limits: of more pods, one of the namespace with the most is dropped; of more nodes, the last are.
+# Limits. Beyond them, a pod of the namespace with the most pods is dropped, and the last nodes are dropped.
 MOST_PODS: Final = 64
 MOST_NODES: Final = 1000
-# kube-scheduler searches for victims itself after filter has refused a pod, and writes its decision.
+# After filter has refused a pod, kube-scheduler itself searches for victims and writes its decision.
 DELAY_SECONDS: Final = 2.0
-# kube-scheduler's older lists of nodes are outdated; it sends a new one when it tries the pod again.
+# Older lists of nodes are outdated; kube-scheduler sends a new one when it tries the pod again.
 KEPT_SECONDS: Final = 60.0
 
 
@@ -40,8 +40,8 @@ class Refusals:
 
     Args:
         clock: returns seconds of a monotonic clock.
-        is_member: returns for a UID whether the pod belongs to a group: no pod is evicted for a member, because the
-            rest of the group may not fit; None if groups are disabled.
+        is_member: returns whether the pod with a given UID belongs to a group; no pod is evicted for a member, because
+            the rest of the group may not fit. None if groups are disabled.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Refusals:
     ) -> None:
         self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
-        # For each namespace, the count of turns at its last turn, or at its first pod.
+        # For each namespace, the value of `_turns` at its last turn, or at its first pod.
         self._turns = 0
         self._last_turns: dict[str, int] = {}
 
@@ -72,7 +72,7 @@ class Refusals:
         self._by_uid.pop(uid, None)
 
     def note_turn(self, uid: str) -> None:
-        """Record that a pod is handled now: pods of other namespaces follow."""
+        """Record that a pod is being handled; pods of other namespaces come next."""
         if (found := self._by_uid.get(uid)) is not None:
             self._turns += 1
             self._last_turns[found.namespace] = self._turns
@@ -80,11 +80,11 @@ class Refusals:
     def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
         """Return the UIDs of the pods that still wait, in the order of the turns of their namespaces.
 
-        Within one namespace, and among new namespaces, the highest priority is first, then the oldest refusal.
+        Within one namespace, and among new namespaces, the highest priority comes first, then the oldest refusal.
 
         Args:
             pending: the pods without a node.
-            ledger: has the pods with a Binding in progress, or for which others are leaving already.
+            ledger: lists the pods with a Binding in progress, or for which others are already leaving.
         """
         now = self._clock()
         for uid, each in list(self._by_uid.items()):
@@ -103,7 +103,7 @@ class Refusals:
         return self._last_turns[found.namespace], -found.priority, found.since, uid
 
     def _drop_one(self) -> None:
-        """Drop a pod of the namespace with the most pods: of the lowest priority, the oldest refusal."""
+        """Drop one pod of the namespace with the most pods: the oldest refusal with the lowest priority."""
         counts = Counter(each.namespace for each in self._by_uid.values())
         namespace = max(counts, key=lambda each: (counts[each], each))
         of_it = (uid for uid, each in self._by_uid.items() if each.namespace == namespace)
@@ -116,6 +116,6 @@ class Refusals:
 
 
 def is_waiting(pending: Pending) -> bool:
-    """Return whether kube-scheduler refused the pod, it may preempt, and no preemption for it is in progress."""
+    """Return whether kube-scheduler refused the pod, the pod may preempt, and no preemption for it is in progress."""
     pod = pending.pod
     return pending.request is not None and pod.unschedulable and pod.preempts and not (pod.nominated or pod.ending)

@@ -1,7 +1,7 @@
-"""Verb preempt: selects those of kube-scheduler's victims whose eviction frees cards for the pod.
+"""The preempt verb: selects those of kube-scheduler's victims whose eviction frees cards for the pod.
 
-kube-scheduler's dry run adds amounts over a node, and selects the least important pods that suffice. These may lie on
-different cards, so that the pod would not fit after their eviction.
+kube-scheduler's dry run adds up amounts over a node, and selects the least important pods that suffice. These may be on
+different cards, so that the pod would not fit even after their eviction.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# For all nodes of a call together, with the time of other tasks: kube-scheduler waits for ten seconds, and then cancels
-# the preemption. Nodes that are not searched are left out until kube-scheduler tries the pod again.
+# For all nodes of a call together, including the time of other tasks: kube-scheduler waits for ten seconds, and then
+# cancels the preemption. Nodes that were not searched are left out until kube-scheduler tries the pod again.
 ANSWER_SECONDS: Final = 2.0
 
 
 class PreemptVerb:
-    """Answers preempt from the ledger; no I/O.
+    """The preempt verb, answered from the ledger. No I/O.
 
     Args:
         ledger: the ledger.
-        feed: provides the priorities of pods, and the free amounts of hosts.
+        feed: provides the priorities of pods and the free host amounts.
         policy: the policy that ranks cards if the pod does not name one.
         clock: returns seconds of a monotonic clock.
         wall_clock: returns seconds since 1970.
@@ -79,8 +79,8 @@ class PreemptVerb:
         if pending is not None and (
             pending.refusal is not None or not pending.pod.preempts or self._ledger.find_holding(uid) is not None
         ):
-            # The first pod cannot be helped; the second may not preempt according to its policy; the third waits for a
-            # Binding, or for pods that are leaving already.
+            # The first kind of pod cannot be helped, the second may not preempt according to its policy, and the third
+            # waits for a Binding or for pods that are already leaving.
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
@@ -90,7 +90,7 @@ class PreemptVerb:
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        # kube-scheduler waits for the answer: other tasks run in between, but there are no pauses.
+        # kube-scheduler waits for the response, so other tasks run in between, but there are no pauses.
         budget, event_loop = Budget(MOST_STEPS), EventLoopShare(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
@@ -127,12 +127,12 @@ class PreemptVerb:
             priorities = {each.ref.uid: each.priority for each in bound}
             now = self._wall_clock()
             leaving = {each.ref.uid for each in bound if each.is_leaving(now)}
-            # A pod whose end is overdue frees nothing if it is evicted again.
+            # Evicting a pod whose end is overdue again frees nothing.
             gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
             fits = search_victims(situation, request, self._policy, (), trial, gone=gone)
             if await event_loop.finish(fits) is not None:
-                # kube-scheduler spares the pods that it can, so each victim is needed for some amount of the node.
+                # kube-scheduler spares as many pods as it can, so each victim is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
@@ -140,7 +140,7 @@ class PreemptVerb:
                 search = search_victims(situation, request, self._policy, below, trial, gone=leaving)
                 found = await event_loop.finish(search)
                 if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
-                    # The result is empty if it is enough to wait for pods that are leaving already.
+                    # The result is empty if it is enough to wait for pods that are already leaving.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
             search = search_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
@@ -148,7 +148,7 @@ class PreemptVerb:
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: PendingPod, node: str, gone: Collection[str]) -> bool:
-        """Return whether a node's host is known to have room for a pod without some others."""
+        """Return whether a node's host is known to have room for a pod once some others are gone."""
         room, requested = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
         return all(
             not amount or (free != unknown and free >= amount)
@@ -162,7 +162,7 @@ def _name(
     """Return the victims with the highest priority first, as kube-scheduler expects them.
 
     kube-scheduler does not report which of its victims a disruption budget protects, and budgets are unknown here. So
-    added victims count as protected, and nodes without them are preferred.
+    added victims count as protected, and nodes without added victims are preferred.
     """
     added = {each.uid: each.priority for each in found if each.uid not in kept}
     uids = [uid for uid in offered.uids if uid in kept]

@@ -1,4 +1,4 @@
-"""Wire format of preempt: the fields of ExtenderPreemptionArgs that are read, and its result."""
+"""Wire format of preempt: the fields that are read from ExtenderPreemptionArgs, and the result."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class MetaVictims(msgspec.Struct):
 
     @property
     def uids(self) -> list[str]:
-        """The UIDs, in their order."""
+        """The UIDs, in order."""
         return [each.UID for each in self.Pods or ()]
 
 
 class PreemptionArgs(msgspec.Struct):
-    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, else whole pods."""
+    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, otherwise whole pods."""
 
     Pod: msgspec.Raw
     NodeNameToVictims: dict[str, Victims] | None = None
@@ -74,18 +74,18 @@ class PreemptionResult(msgspec.Struct):
 
 
 def read_preemptor(text: msgspec.Raw) -> PendingPod:
-    """Return the pod that preempts.
+    """Return the preempting pod.
 
     Raises:
-        msgspec.MsgspecError: it cannot be read.
+        msgspec.MsgspecError: the pod cannot be read.
     """
     return _preemptor.decode(text)
 
 
 def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
-    """Return whether a pod requests more of its node than CPU, memory and resources of accelkit.
+    """Return whether a pod needs more from its node than CPU, memory and accelkit resources.
 
-    Only kube-scheduler can then select the victims that help the pod.
+    If so, only kube-scheduler can select the victims that help the pod.
 
     Args:
         text: the pod.

@@ -1,1 +1,1 @@
-"""The port on which people and tools read, known by tokens instead of certificates."""
+"""The read port, for users and tools that authenticate with tokens instead of certificates."""

@@ -14,7 +14,8 @@ from accelkit.kube.connection import Connection
 from accelkit.serving.server import HeadServer
 from accelkit.serving.tls import Listen
 
-# The deadline of each review of a reader in seconds, the number of concurrent reviews, and of connections of readers.
+# The deadline in seconds for each review of a reader, the number of concurrent reviews, and the number of reader
+# connections.
 _REVIEW_SECONDS: Final = 3.0
 _REVIEWS: Final = 4
 _CONNECTIONS: Final = 32
@@ -23,7 +24,7 @@ _HEADER_BYTES: Final = 20_000
 
 
 def make_review_client(connection: Connection) -> ApiClient:
-    """Return a client for reviews of readers: it has separate connections, so that no Binding waits for them."""
+    """Return a client for reviews of readers, with separate connections so that no Binding waits for a review."""
     return ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
 
 

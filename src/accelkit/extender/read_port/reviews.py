@@ -1,4 +1,4 @@
-"""Reviews by the API server of the identity of a reader, and of its right to read."""
+"""Reviews, by the API server, of the identity of readers and of their permission to read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from accelkit.kube.paths import build_collection_path
 from accelkit.kube.views.api import AccessReview
 
 _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
-# Time for which an answer of the API server is cached, in seconds, and the number of cached answers.
+# How long a response from the API server is cached, in seconds, and the number of cached responses.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
-# Time for which a token counts as recently valid; it is reviewed in any case.
+# How long a token counts as recently valid; it is reviewed in any case.
 _VALID_SECONDS: Final = 300.0
-# Tokens of service accounts have some 1,000 characters.
+# Service account tokens have about 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
 
 
@@ -53,7 +53,7 @@ class _TokenReview(msgspec.Struct):
 
 
 class Reviewer:
-    """Checks tokens: their holder must have the right to `get` or `create` `services/proxy` of the Service's read port.
+    """Reviewer of tokens: the holder must be allowed to `get` or `create` `services/proxy` for the Service's read port.
 
     Args:
         api: an open client, whose timeout is the deadline of each review.
@@ -64,7 +64,7 @@ class Reviewer:
     def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
         self._api, self._namespace, self._port = api, namespace, name_read_port(service)
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
-        # By the digest of the token and the verb: the expiry, and the refusal, if any.
+        # By the digest of the token and the verb: the expiry time, and the refusal, if any.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
         # Time until which a token counts as recently valid, by its digest.
         self._valid_until: dict[bytes, float] = {}
@@ -110,7 +110,7 @@ class Reviewer:
             "spec": {"token": token, "audiences": [AUDIENCE]},
         }
         found = msgspec.json.decode(await self._api.post(_TOKEN_REVIEWS, review), type=_TokenReview).status
-        # An authenticator without support for audiences returns none, and accepts tokens of any audience.
+        # An authenticator without audience support returns no audiences, and accepts tokens for any audience.
         if not found.authenticated or AUDIENCE not in (found.audiences or ()):
             return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server rejects the token for the audience {AUDIENCE}")
         if await self._may_read(found.user, verb):

@@ -1,1 +1,1 @@
-"""The file of sharing rules, and what is shown of the rules as metrics."""
+"""The sharing rules file, and metrics about the rules."""

@@ -13,7 +13,7 @@ from accelkit.ledger.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class SharingCollector(Collector):
-    """Collector of the sharing rules: per namespace that has a quota and holds cards.
+    """Collector of the sharing rules, for each namespace that has a quota and holds cards.
 
     Attributes:
         ledger: the ledger, with the rules.

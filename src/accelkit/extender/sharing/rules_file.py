@@ -1,4 +1,4 @@
-"""File of sharing rules, which is read at the start and whenever it changes."""
+"""File of sharing rules, which is read at startup and whenever it changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RulesFile:
         """Return the rules.
 
         Raises:
-            ConfigurationError: they cannot be read; the error has the next step.
+            ConfigurationError: the rules cannot be read; the error names the next step.
         """
         try:
             return self._parse(self._load())

@@ -1,1 +1,1 @@
-"""Answers `POST /simulate`: what filter, prioritize and bind would say of a pod, and what would let it in."""
+"""Simulations for `POST /simulate`: the results of filter, prioritize and bind for a pod, and changes that help it."""

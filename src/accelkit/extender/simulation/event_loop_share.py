@@ -10,16 +10,16 @@ from accelkit.placement.changes.probe import Search
 
 _T = TypeVar("_T")
 
-# kube-scheduler waits for one turn at most, and a simulation gets a third of the time.
+# kube-scheduler waits for at most one turn, and a simulation gets a third of the time.
 _TURN_SECONDS: Final = 0.001
 _REST_RATIO: Final = 2
 
 
 class EventLoopShare:
-    """The turns of one simulation; the first starts with the object.
+    """The turns of one simulation; the first starts when the object is created.
 
     Args:
-        rest_ratio: the duration of the rest after a turn, as a multiple of the turn; 0 if a client waits.
+        rest_ratio: the length of the rest after a turn, as a multiple of the turn; 0 if a client is waiting.
     """
 
     def __init__(self, rest_ratio: float = _REST_RATIO) -> None:

@@ -1,4 +1,4 @@
-"""Results of a pod on each node; equivalent nodes are judged once."""
+"""Results for a pod on each node; equivalent nodes are judged only once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOO_COMPLEX = Misfit(MisfitReason.TOO_COMPLEX, resolvable=False)
 
 @dataclass(frozen=True, slots=True)
 class NodeThen:
-    """A node whose cards are known, as it was when it was judged."""
+    """A node whose cards are known, in the state in which it was judged."""
 
     entry: NodeEntry
     request: PodRequest
@@ -41,14 +41,14 @@ class NodeThen:
 
 @dataclass(slots=True)
 class NodeOutcome:
-    """Result of a pod on a node and on equivalent nodes.
+    """Result for a pod on a node and on equivalent nodes.
 
     Attributes:
         placed: the cards that bind would choose, or why there are none.
         node: the first of these nodes; None if its cards are unknown.
         changes: the changes after which the pod would fit the first node.
-        places: the places of the pods of these changes among the holders, which are the same on equivalent nodes.
-        ended: whether there are no further changes.
+        places: the positions, among the holders, of the pods in these changes; they are the same on equivalent nodes.
+        ended: whether the search is complete.
     """
 
     placed: Assignment | Misfit
@@ -72,7 +72,7 @@ class NodeOutcome:
             self._search = search_changes(situation, request, policy, terms, budget)
 
     def try_next(self) -> bool:
-        """Run one trial of the search, and return whether a change was found; set `ended` after the last."""
+        """Run one trial of the search, and return whether it found a change; set `ended` after the last trial."""
         found = self if self._search is None else next(self._search, self)
         if isinstance(found, NodeOutcome):
             self.ended = True
@@ -85,13 +85,13 @@ class NodeOutcome:
         return True
 
     def stop(self) -> None:
-        """End the search, and release its data, which is large for many nodes."""
+        """End the search and release its data, which is large if there are many nodes."""
         self._search, self._holders = None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A node: the result there, and the node as it was judged; None if its cards are unknown."""
+    """The result on a node, with the node as it was judged, or None if its cards are unknown."""
 
     name: str
     outcome: NodeOutcome
@@ -145,8 +145,8 @@ class Judge:
 
     Args:
         request: the request of the pod.
-        policy: the policy of the cluster, by which bind chooses cards.
-        budget: the steps of the decisions on all nodes together, as in filter.
+        policy: the cluster's policy, by which bind chooses cards.
+        budget: the number of steps for the decisions on all nodes together, as in filter.
     """
 
     def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:

@@ -1,6 +1,6 @@
 """Sentences for the reasons why a card cannot be used, and for changes.
 
-`Dialect.format_misfit` alone describes why a pod does not fit a node, in filter as here.
+Only `Dialect.format_misfit` describes why a pod does not fit a node, both in filter and here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.placement.lacks import find_lacking_amount
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
-# Number of pods in a sentence; the answer contains all of them.
+# Number of pods in a sentence; the response contains all of them.
 _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
     "amounts": "the amounts beside memory and compute",
@@ -112,7 +112,7 @@ def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "")
 
 
 def format_exactly(amount: int) -> str:
-    """Return bytes as a whole number of the largest unit that divides them, because users copy it into limits."""
+    """Return an amount in bytes as a whole number of the largest possible unit, because users copy it into limits."""
     name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
     return f"{amount // scale} {name}"
 

@@ -1,7 +1,7 @@
-"""Simulation of filter, prioritize and bind for a pod, without changes.
+"""Simulation of filter, prioritize and bind for a pod, which changes nothing.
 
 `Ledger.choose` decides what fits and which cards bind would choose, and prioritize itself computes the scores. One
-simulation runs at a time, in turns with other work of the process. Its searches are limited for all nodes together.
+simulation runs at a time, in turns with other work of the process. One limit covers its searches on all nodes together.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ _REFUSED: Final = "Refused"
 
 
 class Simulator:
-    """Answers questions.
+    """Simulator that answers questions.
 
     Args:
         ledger: the ledger.
         feed: reads requests in the cluster's unit.
         verbs: provides the scores and the policy.
-        describe_group: returns for a UID the group with which a pod waits, and why; None if groups are disabled.
+        describe_group: returns the group with which a pod, given by its UID, waits, and why; None if groups are
+            disabled.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Simulator:
         """Answer one question, with a `Simulation` as JSON.
 
         Raises:
-            BadArgsError: it names too many pods.
+            BadArgsError: the question names too many pods.
             NotReadyError: another simulation is in progress.
         """
         if len(question.without) > MAX_WITHOUT:
@@ -120,7 +121,7 @@ class Simulator:
         return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:
-        """Return the nodes of the pods that are left out, by UID, and the names of pods without cards."""
+        """Return the nodes of the pods that the question leaves out, by UID, and the names of those without cards."""
         gone: dict[str, str] = {}
         matched = set[str]()
         for entry in self._ledger.list_nodes() if named else ():
@@ -163,7 +164,7 @@ class Simulator:
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
         budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
-        # Changes are small if little is missing.
+        # If little is missing, small changes are enough.
         lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
         for number, outcome in enumerate(outcomes):

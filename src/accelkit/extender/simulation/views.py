@@ -1,4 +1,4 @@
-"""Views of the results on each node, as `POST /simulate` returns them."""
+"""Views of the results on each node, as returned by `POST /simulate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from accelkit.vendors.dialect import Dialect
 
 # Number of containers with different requests that are judged for each card.
 _MOST_CONTAINERS: Final = 8
-# Limit of one trial on one node.
+# Limit on one trial on one node.
 _STEPS: Final = 200
 
 
@@ -36,8 +36,8 @@ class NodeViews:
 
     Args:
         request: the request of the pod.
-        dialect: the dialect of the sentences.
-        policy: the policy of the cluster.
+        dialect: the dialect that formats the sentences.
+        policy: the cluster's policy.
     """
 
     def __init__(self, request: PodRequest, dialect: Dialect, policy: AnyPolicy) -> None:
@@ -50,7 +50,7 @@ class NodeViews:
 
         Args:
             judged: the result on the node.
-            entry: the present node; None if it is unknown, or no longer known.
+            entry: the current node; None if it is unknown, or no longer known.
             score: its score in prioritize.
         """
         placed = judged.outcome.placed

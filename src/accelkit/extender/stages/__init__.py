@@ -1,1 +1,1 @@
-"""What the stages of enablement found on the nodes, as the watch of nodes shows it, for metrics."""
+"""Results of the enablement stages on the nodes, from the watch of nodes, for metrics."""

@@ -1,7 +1,7 @@
-"""Metrics of the stages of nodes, as text: the lines of a node are created once for each change of it.
+"""Metrics about the stages of nodes, as text: the lines for a node are created once each time that it changes.
 
-On a cluster of thousands of nodes, these are more lines than all others of the extender. To create them at each scrape
-would delay decisions.
+On a cluster with thousands of nodes, these are more lines than all other lines of the extender. Creating them at each
+scrape would delay decisions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FAMILIES: Final = {
     _FAILURE: "1 for each stage that did not pass on the node, with the reason.",
     _SUCCESS: "Unix time at which the stage last passed on the node.",
 }
-# A series for each text that a user writes there could fill the memory of the database.
+# If each text that a user writes there became a series, the series could exhaust the memory of the database.
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _UNREADABLE: Final = "RecordUnreadable"
-# The same applies to the vendors in an inventory.
+# The same applies to the vendor names in an inventory.
 _VENDOR: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _OTHER: Final = "other"
 _MOST_VENDORS: Final = 4
@@ -35,7 +35,7 @@ _MOST_VENDORS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A node's lines by family, and the data from which they were created."""
+    """A node's lines by metric family, and the data from which they were created."""
 
     stages: NodeStages
     inventory: Inventory | None
@@ -43,12 +43,12 @@ class _Made:
 
 
 class StageTexts:
-    """The lines of all nodes.
+    """The metric lines of all nodes.
 
     Args:
-        records: the results of stages.
+        records: the results of the stages.
         ledger: provides the cards of the nodes.
-        leads: returns whether this replica leads; only the leader reports them.
+        leads: returns whether this replica leads; only the leader reports the stages.
     """
 
     def __init__(self, records: StageRecords, ledger: Ledger, leads: Callable[[], bool]) -> None:
@@ -93,7 +93,7 @@ def _list_samples(
     ]
     vendors = vendors or [""]
     for stage, result in stages.judge(inventory).items():
-        # A stage that is disabled, or waits for another stage, has no result.
+        # A stage that is disabled or waits for another stage has no result.
         if result.outcome is Outcome.SKIPPED:
             continue
         ready = result.outcome is Outcome.PASS

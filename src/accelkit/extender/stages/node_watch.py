@@ -10,12 +10,12 @@ from accelkit.model.pod import Node
 
 
 class NodeWatch:
-    """Applies lists and single events of nodes.
+    """Watch handler that applies lists and single events of nodes.
 
     Args:
         feed: updates the ledger.
         stages: the records of stages.
-        on_replace: called after each list: pods may have been listed before any node was known.
+        on_replace: called after each list, because pods may have been listed before any node was known.
     """
 
     def __init__(self, feed: LedgerFeed, stages: StageRecords, *, on_replace: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Results of the stages of each node, from the watch of nodes.
 
-It needs no requests. A recorded result holds for a state of its node: if the state has changed, the result is stale and
-not passed. The first stages are judged from the present state of the node.
+No requests are needed. A recorded result applies to one state of its node: if the state has changed, the result is
+stale and not passed. The first stages are judged from the current state of the node.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from accelkit.vendors.advertised import gives_any
 
 @dataclass(frozen=True, slots=True)
 class _StageSource:
-    """Data of a node, in addition to its inventory, from which its stages are judged.
+    """Node data, in addition to the inventory, from which the stages are judged.
 
     Attributes:
         text: the record of its stages; None if it has none.
         inventoried: whether a node agent of accelkit wrote its inventory.
-        boot_id: the ID of its boot.
-        kernel: the release of its kernel.
+        boot_id: its boot ID.
+        kernel: its kernel release.
         chosen: the kernel for which accelkit chose its driver, as in the label; empty if it chose none.
-        gives: whether its kubelet has any resource of the node agent allocatable.
+        gives: whether its kubelet reports any allocatable resource of the node agent.
     """
 
     text: str | None
@@ -42,7 +42,7 @@ class _StageSource:
 
 @dataclass(slots=True)
 class NodeStages:
-    """Results of one node.
+    """Results for one node.
 
     Attributes:
         source: the data from which they were read.
@@ -55,7 +55,7 @@ class NodeStages:
     successes: dict[Stage, float] = field(default_factory=dict)
 
     def judge(self, inventory: Inventory | None) -> dict[Stage, StageResult]:
-        """Return the results for the present node; results that cannot be read are left out.
+        """Return the results for the current state of the node; results that cannot be read are left out.
 
         Args:
             inventory: its inventory; None if it cannot be read.
@@ -65,7 +65,7 @@ class NodeStages:
         if source.inventoried and inventory is not None:
             results = judge_inventory(inventory, kernel=source.kernel, chosen=source.chosen, gives=source.gives)
             if any(result.outcome is not Outcome.PASS for result in results.values()):
-                # Recorded stages wait for these.
+                # The recorded stages wait for these stages.
                 return results
         state = describe_state(source.boot_id, source.kernel, cards)
         recorded = {} if self.record is None else self.record.results
@@ -73,7 +73,7 @@ class NodeStages:
 
 
 class StageRecords:
-    """The results of all nodes that have an inventory of accelkit, or a record."""
+    """The results of all nodes that have an accelkit inventory or a record."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeStages] = {}
@@ -117,5 +117,5 @@ class StageRecords:
         for stage, result in (record.results if record is not None else {}).items():
             if result.outcome is Outcome.PASS:
                 successes[stage] = max(result.found_at, successes.get(stage, 0.0))
-        # A new object, so that data derived from the former one is created again.
+        # Create a new object, so that data derived from the former one is recreated.
         self._nodes[name] = NodeStages(source, record, successes)

@@ -1,6 +1,6 @@
-"""Selection of the freed nodes to announce to kube-scheduler, with their intervals.
+"""Selection of the freed nodes to announce to kube-scheduler, and when to announce them.
 
-No I/O, and the caller provides the time.
+No I/O; the caller provides the time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.policies import AnyPolicy
 
-# Least time between two announcements of one node.
+# Minimum time between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
-# Time for which a change is kept while no pod waits: a refusal may be received after the change that it ignored, and a
-# new leader announces changes that its predecessor may have missed.
+# How long a change is kept while no pod waits: a refusal may be received after the change that it ignored, and a new
+# leader announces changes that its predecessor may have missed.
 REMEMBERED_SECONDS: Final = 30.0
 _BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
-# Number of shapes of requests that are judged. With more, or with one that needs a search, a pod is assumed to fit: an
+# Number of request shapes that are judged. If there are more, or if one needs a search, a pod is assumed to fit: an
 # unnecessary write costs less than a search that delays Bindings.
 _MAX_SHAPES: Final = 32
 
@@ -41,7 +41,7 @@ class _Node:
 class Announcements:
     """The freed nodes to announce, with a pause between two announcements of the same node.
 
-    A change during the pause is announced at its end, so the last one is never lost.
+    A change during the pause is announced when the pause ends, so the last change is never lost.
     """
 
     _nodes: dict[str, _Node] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Announcements:
             self._nodes.setdefault(name, _Node()).freed_at = now
 
     def list_due(self, now: float) -> list[str]:
-        """Return the nodes that may be announced, the ones freed first in front; drop expired changes."""
+        """Return the nodes that may be announced, in the order in which they were freed; drop expired changes."""
         for name, node in list(self._nodes.items()):
             if node.freed_at is not None and now - max(node.freed_at, node.not_before) > REMEMBERED_SECONDS:
                 node.freed_at = None
@@ -62,7 +62,7 @@ class Announcements:
         return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
 
     def note_begun(self, name: str, now: float) -> None:
-        """Record that a node is being announced: later changes need another announcement."""
+        """Record that a node is being announced; later changes need another announcement."""
         self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
 
     def note_written(self, name: str) -> None:
@@ -70,19 +70,19 @@ class Announcements:
         self._nodes[name].failures = 0
 
     def note_failed(self, name: str, now: float) -> None:
-        """Record that the announcement failed: it is due again, after a delay that grows with each failure."""
+        """Record that the announcement failed; it is due again after a delay that grows with each failure."""
         node = self._nodes[name]
         node.freed_at, node.failures = now, node.failures + 1
         node.not_before = now + _BACK_OFF.compute(node.failures)
 
 
 class Waiting:
-    """The waiting pods: refused by kube-scheduler, and without a node or Binding at two updates in a row.
+    """The waiting pods: kube-scheduler refused them, and they had no node or Binding at two updates in a row.
 
     Pods that kube-scheduler does not try, because they are gated or use another scheduler, cannot be woken.
 
     Args:
-        ledger: has the Bindings in progress, and decides what fits.
+        ledger: lists the Bindings in progress, and decides what fits.
         policy: the policy that ranks cards if the pod does not name one.
     """
 
@@ -112,12 +112,12 @@ class Waiting:
         return self._by_namespace.get(namespace, set())
 
     def list_fitting(self, request: PodRequest, names: Iterable[str], most: int) -> list[str]:
-        """Return some nodes that a pod may fit.
+        """Return some nodes on which a pod may fit.
 
         Args:
             request: the request of the pod.
             names: the names of all nodes.
-            most: the number of nodes.
+            most: the maximum number of nodes.
         """
         fits = self._verdicts.judge(request, self._policy).fits if is_simple(request) else names
         return list(islice(fits, most))

@@ -1,4 +1,4 @@
-"""Nodes whose announcement wakes pods that a quota or other pods blocked, although cards are free."""
+"""Nodes whose announcement wakes pods that were blocked by a quota or by other pods although cards are free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Wakeup:
 class NamespaceWakeups:
     """The namespaces in which a pod that was refused on all nodes may fit now.
 
-    Each is kept for a while: a refusal may be received after the change that it ignored.
+    Each namespace is kept for a while, because a refusal may be received after the change that it ignored.
 
     Args:
         ledger: provides these namespaces.
@@ -35,7 +35,7 @@ class NamespaceWakeups:
         self._wakeups: dict[str, _Wakeup] = {}
 
     def find(self, now: float) -> list[str]:
-        """Return the nodes whose announcement wakes their pods, and nodes that a matching pod has joined."""
+        """Return the nodes whose announcement wakes the pods in these namespaces, and nodes that a match joined."""
         namespaces = self._ledger.namespaces
         found = dict.fromkeys(sorted(namespaces.affinity_nodes))
         namespaces.affinity_nodes.clear()

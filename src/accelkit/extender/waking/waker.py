@@ -1,7 +1,7 @@
-"""Wakes pods that kube-scheduler has refused, by an annotation on the node whose cards returned or were freed.
+"""Waking of pods that kube-scheduler has refused, through an annotation on a node whose cards returned or were freed.
 
 kube-scheduler tries a refused pod again after an event in the cluster. If this happens before the ledger is updated,
-the pod is refused again, and kube-scheduler leaves it alone for minutes. So the leader changes an annotation of the
+the pod is refused again, and kube-scheduler does not retry it for minutes. So the leader changes an annotation on the
 node after its ledger has changed. From Kubernetes 1.30 on, such a change is an event that wakes pods.
 """
 
@@ -34,14 +34,14 @@ _FIRST_TURN_SECONDS = 0.02
 
 
 class Waker:
-    """Announces freed nodes while pods wait that fit them.
+    """Announcer of freed nodes while pods that fit them are waiting.
 
     Args:
         api: an open client.
         ledger: the ledger whose changes are announced.
         feed: provides the pods without a node.
         policy: the policy that ranks cards if the pod does not name one.
-        read: returns whether the cluster was read; the contents of the first lists are not changes.
+        read: returns whether the cluster has been read; the contents of the first lists do not count as changes.
         leads: returns whether this replica may write.
         writes: counter of the writes, by `result`.
         clock: returns seconds of a monotonic clock.
@@ -79,12 +79,12 @@ class Waker:
             await self.announce_due()
 
     async def announce_due(self) -> None:
-        """Compare the ledger once, and write what is due."""
+        """Check the ledger for changes once, and write the announcements that are due."""
         if not self._begun:
             self._begin()
             return
         freed = self._freed.find()
-        # Also if another replica leads: if it ends, this replica announces what it may not have written.
+        # Do this even if another replica leads: if it ends, this replica announces what it may not have written.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
         self._announcements.note_freed(self._wakeups.find(self._clock()), self._clock())
@@ -101,7 +101,7 @@ class Waker:
                 self._writes.labels(result)
 
     async def _announce(self, name: str) -> bool:
-        """Write on a node; return False if the API server does not answer."""
+        """Write the annotation on a node; return False if the API server does not answer."""
         self._announcements.note_begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
