@@ -1,6 +1,6 @@
 """Bound pods in the ledger, with the valid parts of their assignments.
 
-An assignment is an annotation that users can write: its cards are accepted, its amounts are computed from the limits. A
+An assignment is an annotation that users can write: its cards are accepted, but amounts are computed from the limits. A
 bound pod that requests cards without a valid assignment is charged conservatively. All bound pods are kept, because the
 cards and units of a node may become known later.
 """
@@ -29,7 +29,7 @@ from accelkit.vendors.pod_reading import CardPod
 log = logging.getLogger(__name__)
 
 DEFAULT_UNIT_BYTES = 2**30
-# Charge of a pod whose limits accelkit cannot read, although its kubelet may: everything that the node has.
+# Charge of a pod whose limits accelkit cannot read, although the kubelet may be able to: everything that the node has.
 _EVERYTHING = PodRequest(
     (
         ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
@@ -39,7 +39,7 @@ _EVERYTHING = PodRequest(
 
 
 class _Entered(msgspec.Struct, frozen=True, gc=False):
-    """A pod, the inventory of its node when it was entered, and the valid part of its assignment at that time."""
+    """A pod, with the inventory of its node and the valid part of its assignment when the pod was entered."""
 
     pod: CardPod
     inventory: Inventory | None
@@ -58,14 +58,14 @@ class BoundPods:
         self._ledger = ledger
         self._errors = errors
         self._by_node: dict[str, dict[str, _Entered]] = {}
-        # Compute of each container on a card when the pod was first read: later annotations do not change it.
+        # Compute of each container on a card when the pod was first read; later annotations do not change it.
         self._compute: dict[str, Mapping[str, int]] = {}
         self._unassigned = OnceReporter(log)
         self._invalid = OnceReporter(log)
 
     @property
     def invalid_assignments(self) -> int:
-        """The number of pods whose assignment, or a part of it, is not valid."""
+        """The number of pods whose assignment is at least partly invalid."""
         return self._invalid.count
 
     def list_pods(self, node: str) -> list[CardPod]:
@@ -80,7 +80,7 @@ class BoundPods:
             self.put_unreadable(pod.ref, pod.node, exc)
 
     def put_unreadable(self, pod: PodRef, node: str, error: Exception | None = None) -> None:
-        """Enter a pod that cannot be read, and log the error: it is charged with everything that its node has."""
+        """Enter a pod that cannot be read, and log the error. The pod is charged with everything that its node has."""
         if error is not None:
             self._errors.report(pod.uid, f"pod {pod} cannot be read", error=error)
         self._ledger.confirm_unassigned(UnassignedPod(pod, node, _EVERYTHING, "it cannot be read"))
@@ -96,7 +96,7 @@ class BoundPods:
             )
 
     def end(self, node: str, uid: str) -> None:
-        """Remove a pod that holds nothing any more."""
+        """Remove a pod that no longer holds anything."""
         self._compute.pop(uid, None)
         if (pods := self._by_node.get(node)) is not None:
             pods.pop(uid, None)
@@ -105,7 +105,7 @@ class BoundPods:
         self._ledger.release(uid)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Remove all pods but these, without a change of the ledger."""
+        """Remove all pods except these, without changing the ledger."""
         for node, pods in list(self._by_node.items()):
             for uid in pods.keys() - uids:
                 del pods[uid]
@@ -122,7 +122,7 @@ class BoundPods:
         entered = pods.get(uid)
         # Most events of a running pod do not change its charge.
         if entered is None or entered.inventory is not inventory or entered.pod != pod or entered.valid is None:
-            # Stored before its assignment is checked, so that the pod is kept if the check fails.
+            # Store the pod before its assignment is checked, so that it is kept if the check fails.
             pods[uid] = _Entered(pod, inventory, None)
             pods[uid] = entered = _Entered(pod, inventory, self._validate(pod, inventory))
         if entered.valid is not None:
@@ -150,11 +150,11 @@ class BoundPods:
             self._invalid.report(
                 uid, f"the assignment of pod {pod.ref} on {pod.node} is not valid in all parts: {difference}"
             )
-        # Nearly all are equal, so only one object is kept.
+        # Nearly all valid parts equal the whole assignment, so keep only one object.
         return written if valid == written else valid
 
     def _find_unit(self, inventory: Inventory | None, pod: CardPod) -> int:
-        """Return the unit of the pod's devices, if its node is known, else the cluster's."""
+        """Return the unit of the pod's devices if its node is known, otherwise the cluster's unit."""
         if inventory is None:
             return self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
         return find_unit(inventory.unit_bytes, inventory.former_units, pod.started_at)
@@ -169,7 +169,7 @@ class BoundPods:
         try:
             request = pod.read_request(unit_bytes)
         except RequestError as exc:
-            # Another scheduler bound it with a request that accelkit refuses; the kubelet uses the limits alone.
+            # Another scheduler bound the pod with a request that accelkit refuses; the kubelet uses only the limits.
             request, problem = _read_limits(pod, unit_bytes), str(exc)
         if request is None:
             self._ledger.release(pod.ref.uid)
@@ -186,10 +186,10 @@ class BoundPods:
 
 
 def _find_written(pod: CardPod, inventory: Inventory | None, unit_bytes: int) -> Assignment | None:
-    """Return the assignment of a bound pod in accelkit's format, else in another system's; None if it has neither.
+    """Return a bound pod's assignment in accelkit's format, otherwise in another system's; None if it has neither.
 
     Raises:
-        AssignmentError: the assignment cannot be read, or is not valid.
+        AssignmentError: the assignment cannot be read, or is invalid.
     """
     if isinstance(pod.assignment, Assignment):
         return pod.assignment

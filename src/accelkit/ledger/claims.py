@@ -1,7 +1,7 @@
-"""Claims: cards that are kept for a pod from the eviction of other pods until its Binding.
+"""Claims: cards that are kept for a pod from the time when other pods are evicted for it until its Binding.
 
-A claim is charged at once, in addition to the shares of the pods that leave, so that no other pod gets the cards that
-they free. It ends with this process, unless a condition of the pod requests it again
+A claim is charged immediately, in addition to the shares of the pods that leave, so that no other pod gets the freed
+cards. It ends with this process, unless a condition on the pod requests it again
 (`accelkit.extender.preemption.holds`).
 """
 
@@ -28,11 +28,11 @@ def claim(
     gone: Collection[str],
     labels: tuple[str, ...] = (),
 ) -> Assignment:
-    """Claim the cards that a pod would get on a node without some other pods.
+    """Claim the cards that a pod would get on a node if some other pods left.
 
     Args:
-        ledger: the ledger that keeps them.
-        pod: the pod that gets them.
+        ledger: the ledger that keeps the cards.
+        pod: the pod that gets the cards.
         node: the node.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
@@ -53,7 +53,7 @@ def claim(
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
-    """Return whether a holding is a claim that is not ready: its cards are in use, or the quota refuses it now."""
+    """Return whether a holding is a claim that is not ready: its cards are in use, or the quota rules it out now."""
     if held.stage is not ShareStage.CLAIMED:
         return False
     beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
@@ -63,10 +63,10 @@ def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPo
 def reserve(
     ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, labels: tuple[str, ...] = ()
 ) -> Assignment:
-    """Reserve cards as `Ledger.reserve` does, in place of the pod's claim.
+    """Reserve cards like `Ledger.reserve`, in place of the pod's claim.
 
     Raises:
-        MisfitError: the pod does not fit that node, or is held on another one; its claim stays.
+        MisfitError: the pod does not fit the node, or already has cards on another one; its claim stays.
     """
     with ledger.lock():
         held = ledger.find_holding(pod.uid)

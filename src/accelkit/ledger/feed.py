@@ -1,8 +1,8 @@
-"""Updates the ledger from pods and nodes of the API server: the only place that turns these into holdings and cards.
+"""Updates of the ledger from API server objects: the only place that turns pods and nodes into holdings and cards.
 
-It accepts lists and single events in any order that the API server can produce. It ignores an assignment on a pod that
-is not bound. An unreadable object does not affect other objects: it is logged once and counted. A bound pod that is
-unreadable is charged with everything that its node has.
+The feed accepts lists and single events in any order that the API server can produce. It ignores an assignment on a pod
+that is not bound. An unreadable object does not affect other objects: it is logged once and counted. A bound pod that
+is unreadable is charged with everything that its node has.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class _BarePod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that waits for a node, and its request in the unit of the cluster.
+    """A pod that waits for a node, and its request in the cluster's unit.
 
     Attributes:
-        request: None if the pod requests no card, or its request cannot be granted.
+        request: the request; None if the pod requests no card, or its request cannot be granted.
         refusal: why the request cannot be granted; None if it can.
-        task: the type of the pod in the mix of workloads; None if the request cannot be granted.
+        task: the type of the pod in the task mix; None if the request cannot be granted.
         version: the resource version of the pod when it was read.
     """
 
@@ -72,8 +72,8 @@ class _NodeReading(msgspec.Struct, frozen=True):
 
     Attributes:
         text: the inventory annotation; None if the node has none.
-        cordoned: the cards that labels or annotations of the node exclude.
-        offer: what labels and resources of other systems add.
+        cordoned: the cards that labels or annotations on the node exclude.
+        offer: what labels and resources from other systems add.
     """
 
     text: str | None
@@ -82,11 +82,11 @@ class _NodeReading(msgspec.Struct, frozen=True):
 
 
 class LedgerFeed:
-    """Updates a ledger from nodes and pods, and keeps the pods that wait for a node.
+    """Feed that updates a ledger from nodes and pods, and keeps the pods that wait for a node.
 
     Args:
         ledger: the ledger to update.
-        dialects: the dialects in use, in which pods that wait are read.
+        dialects: the dialects in use, according to which waiting pods are read.
     """
 
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
@@ -95,7 +95,7 @@ class LedgerFeed:
         self._reader = PodReader(dialects)
         self._bound_reader = BoundPodReader(dialects)
         self._inventories: dict[str, _NodeReading] = {}
-        # By node, the cards that another system's ConfigMap lists as unhealthy.
+        # For each node, the cards that another system's ConfigMap lists as unhealthy.
         self._unhealthy: dict[str, frozenset[str]] = {}
         self._errors = OnceReporter(log, logging.ERROR)
         self._unknown = OnceReporter(log)
@@ -109,7 +109,7 @@ class LedgerFeed:
 
     @property
     def invalid_assignments(self) -> int:
-        """The number of pods whose assignment, or a part of it, is not valid."""
+        """The number of pods whose assignment is at least partly invalid."""
         return self._bound.invalid_assignments
 
     @property
@@ -122,7 +122,7 @@ class LedgerFeed:
         return self._bound.list_pods(node)
 
     def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return the free amounts on the host of a node without the pods in `gone`, by UID; infinite if unknown."""
+        """Return the free amounts of a node's host without the pods with the UIDs in `gone`; infinite if unknown."""
         return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:
@@ -177,7 +177,7 @@ class LedgerFeed:
         self._bound_reader.trim(pod)
         status = pod.status
         status.container_statuses = status.init_container_statuses = None
-        # Both conditions are read only of pods that wait.
+        # Both conditions are read only for waiting pods.
         conditions = () if pod.spec.node_name else status.conditions or ()
         kept = [each for each in conditions if each.type in {SCHEDULED, HOLD_CONDITION}]
         for each in kept:
@@ -200,7 +200,7 @@ class LedgerFeed:
             for uid in known.keys() - self._versions.uids - listed:
                 del known[uid]
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
-        # A pod that was read in a newer version than that of the list may be missing from the list.
+        # A pod that was read at a newer version than that of the list may be missing from the list.
         bound |= self._versions.uids - listed
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
@@ -209,7 +209,7 @@ class LedgerFeed:
         return self._ledger.keep_pods(bound)
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs of the pods of which a complete list is newer than what was taken over, with their versions.
+        """Return the UIDs and versions of the pods for which a complete list is newer than what was applied here.
 
         A pod that was deleted has an empty version.
         """
@@ -239,12 +239,12 @@ class LedgerFeed:
     def take_pod(self, pod: Pod) -> bool:
         """Apply a pod from a single read, which may be newer than the watch and than the next list.
 
-        Return False if the watch reported a newer version of the pod, or its deletion.
+        Return False if the watch has already reported a newer version of the pod, or its deletion.
         """
         return self._put_pod(pod, ShareStage.BOUND)
 
     def take_rules(self, rules: SharingRules) -> None:
-        """Replace the sharing rules, also for the pods that wait."""
+        """Replace the sharing rules, including for waiting pods."""
         self._ledger.put_rules(rules)
         for uid, each in self.pending.items():
             if each.request is not None:

@@ -21,11 +21,11 @@ _NOTHING: Final[_Offer] = {}
 class FreedNodes:
     """Comparison of each node of a ledger with its free amounts at the previous call.
 
-    A share that moves from one pod to another within one event of the API server is not a change, because the calls are
-    apart. The end of a pod that was bound is a change, even if another pod took its share between two calls.
+    A share that moves from one pod to another within one event from the API server is not a change, because no call
+    falls in between. The end of a bound pod is a change, even if another pod took its share between two calls.
 
     Args:
-        ledger: the ledger, which is only read, except that corrections that have timed out are ended.
+        ledger: the ledger. It is only read, except that timed-out corrections are ended.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -33,11 +33,11 @@ class FreedNodes:
         self._tick = -1
         self._epoch = 0
         self._errors = OnceReporter(log, logging.ERROR)
-        # With the number of pods that had ended on the node.
+        # For each node, the number of pods that had ended there, and the offer.
         self._offers: dict[str, tuple[int, _Offer]] = {}
 
     def find(self) -> list[str]:
-        """Return the nodes that have more free amounts than at the previous call, or other cards."""
+        """Return the nodes that have larger free amounts than at the previous call, or different cards."""
         self._ledger.end_corrections()
         table = self._ledger.table
         if table.tick == self._tick:
@@ -59,7 +59,7 @@ class FreedNodes:
     def _gained(self, entry: NodeEntry) -> bool:
         (ended, before), now = self._offers.get(entry.name, (0, _NOTHING)), _list_offered(entry)
         self._offers[entry.name] = entry.ended, now
-        # A pod may have started and ended since the previous call, and another been refused meanwhile.
+        # A pod may have started and ended since the previous call, and another pod may have been refused meanwhile.
         return any(ended != entry.ended or _has_more(before.get(card), state) for card, state in now.items())
 
 

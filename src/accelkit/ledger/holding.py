@@ -27,8 +27,8 @@ from accelkit.placement.topology.links import CardLinks, find_links
 class ShareStage(StrEnum):
     """How far the API server has confirmed a holding.
 
-    CLAIMED: cards are kept for a pod for which other pods were evicted; they may not have left yet, and no Binding was
-    sent. RESERVED: a Binding was sent and its outcome is unknown; for a pod group also before any is sent. BOUND: the
+    CLAIMED: cards are kept for a pod for which others were evicted; those may not have left yet, and no Binding was
+    sent. RESERVED: a Binding was sent and its outcome is unknown; for a pod group, also before any is sent. BOUND: the
     API server accepted the Binding, but the watch has not reported it yet. CONFIRMED: the watch or a list reported it.
     """
 
@@ -51,7 +51,7 @@ class Holding:
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """Amounts that count against the quota of its namespace."""
+        """Amounts that count against the quota of the pod's namespace."""
         return sum_charges(self.charges.values())
 
 
@@ -59,8 +59,8 @@ class Holding:
 class UnassignedPod:
     """A pod bound to a node without a readable assignment: it holds cards, but which cards is unknown.
 
-    Its memory and compute are counted on every card of the node. If it requests whole cards, every empty card counts as
-    taken, so that no card is assigned twice.
+    Its memory and compute are counted on every card of the node. If the pod requests whole cards, every empty card
+    counts as taken, so that no card is assigned twice.
     """
 
     pod: PodRef
@@ -71,22 +71,22 @@ class UnassignedPod:
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """The largest amounts that can count against the quota of its namespace."""
+        """The maximum amounts that can count against the quota of the pod's namespace."""
         return sum_request(self.request)
 
     @property
     def memory_bytes(self) -> int:
-        """The most memory that it can hold on one card: the shares of several cards may lie on the same card."""
+        """The maximum memory that the pod can hold on one card: several of its shares may be on the same card."""
         return sum(container.memory_bytes * container.cards for container in self.request.containers)
 
     @property
     def compute(self) -> int:
-        """The most compute that it can hold on one card."""
+        """The maximum compute that the pod can hold on one card."""
         return sum(container.compute for container in self.request.containers)
 
     @property
     def amounts(self) -> Amounts:
-        """The most that it can hold on one card of resources other than memory and compute."""
+        """The maximum amounts of other resources than memory and compute that the pod can hold on one card."""
         most: Amounts = ()
         for container in self.request.containers:
             most = add_amounts(most, tuple((name, amount * container.cards) for name, amount in container.amounts))
@@ -94,7 +94,7 @@ class UnassignedPod:
 
     @property
     def whole(self) -> bool:
-        """Whether it can hold whole cards."""
+        """Whether the pod can hold whole cards."""
         return any(container.whole for container in self.request.containers)
 
 
@@ -102,7 +102,7 @@ class UnassignedPod:
 class CardUse:
     """Amounts that pods hold of one card.
 
-    Whole holders are counted: more than one is an error, but the ledger never rejects a pod that is bound already.
+    Pods that hold the whole card are counted: more than one is an error, but the ledger never rejects a bound pod.
     """
 
     used_bytes: int = 0
@@ -130,13 +130,14 @@ CORRECTING: Final = Misfit(MisfitReason.CORRECTING, resolvable=False)
 
 @dataclass(slots=True)
 class NodeEntry:
-    """A node: its cards, or why they are unknown, and what pods hold.
+    """A node: its cards, or why they are unknown, and what pods hold there.
 
     Attributes:
-        inventory: the inventory of the node; None if `problem` has the reason.
+        inventory: the inventory of the node; None if it is unknown, and then `problem` contains the reason.
         row: the node's row in the table of all nodes.
-        correcting: whether a correction has put a card over its capacity, so that the next corrections must come first.
-        reserved: the reservations of its cards, by card ID; cards without a reservation are missing.
+        correcting: whether a correction has put a card over its capacity, so that the node must wait for further
+            corrections.
+        reserved: the reservations of its cards, by card ID; cards without a reservation are omitted.
         ended: the number of bound pods with cards here that have been released.
     """
 
@@ -150,19 +151,19 @@ class NodeEntry:
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
-    # With the neighbours of the last request with selectors.
+    # The card states with the neighbours for the last request that had selectors.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
     ended: int = 0
     correcting: bool = False
 
     @property
     def refusal(self) -> Misfit | None:
-        """Why the node takes no new pods at all; None if it takes some."""
+        """Why the node takes no new pods at all; None if it may take some."""
         return CORRECTING if self.problem is None and self.correcting else self.problem
 
     @property
     def overfull(self) -> bool:
-        """Whether pods hold more of a card than it has; a card of unknown memory is not checked."""
+        """Whether pods hold more of a card than it has; cards with unknown memory are not checked."""
         return any(
             (use := self.uses.get(card.id)) is not None
             and ((card.capacity_bytes and use.used_bytes > card.capacity_bytes) or (use.whole and use.holders > 1))
@@ -185,7 +186,7 @@ class NodeEntry:
         return self._links is not None and self._links[0] is self.inventory
 
     def find_links(self) -> CardLinks | None:
-        """Return the connections of the known cards, in their order; None if unknown."""
+        """Return the connections between the known cards, in their order; None if unknown."""
         if self.inventory is None:
             return None
         if self._links is None or not self.has_links:
@@ -193,7 +194,7 @@ class NodeEntry:
         return self._links[1]
 
     def describe_links(self, assignment: Assignment) -> dict[str, dict[str, int]]:
-        """Return the connections within each container of several cards, by number of pairs, the strongest first."""
+        """Return, for each container with several cards, the number of pairs per connection, the strongest first."""
         places = {card.id: place for place, card in enumerate(self.list_cards())}
         found = {
             name: [places[share.card] for share in shares if share.card in places]
@@ -210,7 +211,7 @@ class NodeEntry:
         return self._states
 
     def list_states_for(self, request: PodRequest) -> list[CardState]:
-        """Return every card with its free amounts, and which of the pods that the request selects are on it.
+        """Return every card with its free amounts, and which of the pods selected by the request are on it.
 
         Equal requests get the same list until something changes; callers must not change it.
         """
@@ -244,7 +245,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def find_use(self, card: str) -> CardUse | None:
-        """Return the amounts that pods hold of a card, with those that only the node agent reports."""
+        """Return the amounts of a card that pods hold, including those that only the node agent reports."""
         use = self.uses.get(card)
         more = [share for share in self.inventory.uncounted if share.card == card] if self.inventory else []
         if more:
@@ -283,7 +284,7 @@ def find_neighbours(
     Args:
         selectors: the selectors of the pods.
         holdings: the holdings on the node.
-        unassigned: the pods on the node whose cards are unknown: they may be on any card.
+        unassigned: the pods on the node whose cards are unknown; they may be on any card.
     """
     sure: dict[str, set[PodSelector]] = {}
     for held in holdings:

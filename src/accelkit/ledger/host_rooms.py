@@ -1,4 +1,4 @@
-"""Free CPU and memory of each node's host, from all pods' requests: cards on a host without free CPU are useless."""
+"""Free CPU and memory on each node, from the requests of all pods: cards on a host without free CPU are useless."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.host_amounts import NOTHING, UNKNOWN, HostAmounts
 
 
 class HostRooms:
-    """Amounts of hosts, and the requests of the pods bound to them.
+    """Host amounts, and the requests of the pods bound to the hosts.
 
     Args:
         ledger: the ledger whose table receives the free amounts.
@@ -18,12 +18,12 @@ class HostRooms:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._nodes: dict[str, HostAmounts] = {}
-        # Summed at each change, so that rounding errors of removed pods do not remain.
+        # Summed up again at each change, so that no rounding errors remain from removed pods.
         self._pods: dict[str, dict[str, HostAmounts]] = {}
         self._where: dict[str, str] = {}
 
     def put_node(self, name: str, amounts: HostAmounts) -> None:
-        """Set the amounts that a node has for pods."""
+        """Set the amounts that a node offers to pods."""
         self._nodes[name] = amounts
         self._update_table(name)
 

@@ -3,9 +3,9 @@
 Invariants:
 - A reservation is decided and recorded in one critical section, so no two pods get the same memory.
 - The API server's state of a bound pod overrides a reservation, and is never rejected.
-- A pod, identified by its UID, holds cards of at most one node.
-- A node takes no new pod while a correction has put one of its cards over its capacity. The card that the pod left
-  looks free, but it belongs to a pod whose correction has not arrived yet.
+- A pod, identified by its UID, holds cards on at most one node.
+- A node takes no new pods while a correction has put one of its cards over capacity. The card that the corrected pod
+  left looks free, but it belongs to a pod whose correction has not arrived yet.
 - A pod that is missing from a list is released only if it was confirmed before: a Binding newer than the list stays.
 """
 
@@ -43,8 +43,8 @@ class Ledger(NodeRegistry):
     """Nodes, their cards, and the pods that hold shares of them.
 
     Args:
-        unit_bytes: the cluster's memory unit. A node that still advertises another takes no new share. None accepts
-            every unit, for readers that place no pods.
+        unit_bytes: the cluster's memory unit. A node that still advertises a different unit takes no new shares. None
+            accepts every unit, for readers that place no pods.
         clock: returns seconds of a monotonic clock.
     """
 
@@ -52,7 +52,7 @@ class Ledger(NodeRegistry):
         super().__init__()
         self.unit_bytes = unit_bytes
         self._clock = clock
-        # For each node whose assignments are being corrected, the time at which it takes pods again in any case.
+        # For each node whose assignments are being corrected, the time from which it takes pods again in any case.
         self._correcting: dict[str, float] = {}
         self._listed = False
 
@@ -71,7 +71,7 @@ class Ledger(NodeRegistry):
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
                 entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
-            # Nodes report their status often; without a change of cards, verdicts must stay valid.
+            # Nodes report their status often; if their cards do not change, verdicts must stay valid.
             if (entry.inventory, entry.problem) != before:
                 self._find_reserved(entry)
                 self._update(entry)
@@ -79,7 +79,7 @@ class Ledger(NodeRegistry):
                     self._note_correction(entry)
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Replace the rules of sharing; holdings stay."""
+        """Replace the sharing rules; holdings stay."""
         with self._lock:
             self.namespaces.put_rules(rules)
             for entry in self._nodes.values():
@@ -116,8 +116,8 @@ class Ledger(NodeRegistry):
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            without: UIDs of pods that are left out.
-            beside: requests of other pods of the namespace to place as well.
+            without: UIDs of pods that are left out of what the namespace holds.
+            beside: requests of other pods in the namespace that must be placed as well.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
@@ -136,7 +136,8 @@ class Ledger(NodeRegistry):
             labels: the labels of the pod, as `key=value`, for pods that must or must not share its cards.
 
         Raises:
-            MisfitError: the pod does not fit that node, is held on another one, or exceeds its namespace's quota.
+            MisfitError: the pod does not fit the node, already has cards on another one, or exceeds its namespace's
+                quota.
         """
         with self._lock:
             held = self.find_holding(pod.uid)
@@ -162,7 +163,7 @@ class Ledger(NodeRegistry):
     ) -> Assignment | Misfit:
         """Return the cards that a reservation would get, without holding them; quotas are not checked.
 
-        The request must be a result of `resolve`.
+        The request must come from `resolve`.
         """
         # Connections decide which cards a pod gets, not whether it fits.
         topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
@@ -195,7 +196,7 @@ class Ledger(NodeRegistry):
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
     def restore(self, holding: Holding) -> None:
-        """Restore an earlier holding of a pod in place of the present one, without a new choice or check."""
+        """Restore an earlier holding of a pod in place of the current one, without a new choice or check."""
         with self._lock:
             self._hold(holding)
 
@@ -216,7 +217,7 @@ class Ledger(NodeRegistry):
         *,
         labels: tuple[str, ...] = (),
     ) -> None:
-        """Record a bound pod of the API server; BOUND if it may be newer than the next list."""
+        """Record a bound pod from the API server, with the stage BOUND if the pod may be newer than the next list."""
         with self._lock:
             held = self.find_holding(pod.uid)
             same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
@@ -242,7 +243,7 @@ class Ledger(NodeRegistry):
             self._update(entry)
 
     def release(self, uid: str) -> bool:
-        """Release the shares of a pod that has ended or is not coming; return False if it held none."""
+        """Release the shares of a pod that has ended or will not be bound; return False if it held none."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is not ShareStage.RESERVED:
@@ -250,7 +251,7 @@ class Ledger(NodeRegistry):
             return self._release(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> list[Holding]:
-        """Release every confirmed pod that is missing from a complete list; return the missing younger ones."""
+        """Release every confirmed pod that is missing from a complete list; return the missing unconfirmed holdings."""
         with self._lock:
             missing = self._where.keys() - set(uids)
             young = [
@@ -277,10 +278,10 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def branch(self, gone: Mapping[str, str]) -> Ledger:
-        """Return an independent ledger of some nodes, as they would be without some pods.
+        """Return an independent ledger of some nodes in the state in which they would be without some pods.
 
         Args:
-            gone: the nodes, by the UIDs of the pods that are left out.
+            gone: the UIDs of the pods that are left out, each with its node.
         """
         other = Ledger(unit_bytes=self.unit_bytes)
         with self._lock:

@@ -18,8 +18,8 @@ from accelkit.placement.topology.ranking import count_steps
 from accelkit.placement.topology.scores import SetRating, rate_set, score_preference, score_rating
 from accelkit.placement.topology.set_request import SetRequest
 
-# Limit of the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
-# cards have 256 states, which take a fifth of it.
+# Limit on the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
+# cards have 256 states, which take a fifth of this time.
 _STEPS: Final = 5_000
 _MOST_STATES: Final = 50_000
 
@@ -29,16 +29,16 @@ _State: TypeAlias = tuple[CardLinks, int, int]
 class LinkScores:
     """The scores of nodes for one request.
 
-    The rating of a state of cards is cached, because there are many nodes with few states. If a call has no steps left,
-    a node gets a provisional score by its use, and the next call rates it first.
+    The rating for each state of the cards is cached, because many nodes share few states. If a call has no steps left,
+    a node gets a provisional score based on its use, and the next call rates it first.
 
     Args:
-        request: the request; the container that requests the most cards decides.
+        request: the request, of which the container with the most cards decides.
     """
 
     def __init__(self, request: PodRequest) -> None:
         self._container = max(request.containers, key=lambda each: (each.cards, each.whole, each.memory_bytes))
-        # Thousands of nodes are scored at once, mostly for empty cards alone.
+        # Thousands of nodes are scored at once, usually only by their empty cards.
         bounds = (self._container.model, self._container.min_memory_bytes, self._container.allowed)
         self._plain = self._container.whole and not any((*bounds, self._container.denied))
         self._ratings: dict[_State, SetRating | None] = {}
@@ -54,11 +54,11 @@ class LinkScores:
         return late
 
     def score(self, entry: NodeEntry, used_fraction: float) -> int:
-        """Return the score of a node, 0 to MAX_SCORE.
+        """Return the score of a node, from 0 to MAX_SCORE.
 
         Args:
             entry: the node.
-            used_fraction: the used fraction of its memory, 0 to 1.
+            used_fraction: the used fraction of its memory, from 0 to 1.
         """
         if self._budget.is_spent():
             self._late.add(entry.row)
@@ -86,7 +86,7 @@ class LinkScores:
         return score_rating(self._ratings[state], cards, used_fraction)
 
     def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:
-        """Return the cards that fit, and the cards of which no pod holds anything, as bit masks."""
+        """Return the cards that fit, and the cards of which no pod holds any part, as bit masks."""
         free = empty = 0
         for index, state in enumerate(entry.list_card_states()):
             if state.card.placeable:

@@ -18,8 +18,8 @@ from accelkit.placement.misfit import Misfit
 from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_request
 from accelkit.placement.sharing.rules import NO_RULES, SharingRules, judge_quota
 
-# Limit of the selectors that are counted at once, the most recent ones. Each selector is matched with every pod of its
-# namespace.
+# Limit on the number of selectors that are counted at the same time; the most recent ones are kept. Each selector is
+# matched against every pod in its namespace.
 _MOST_SELECTORS: Final = 256
 _NOTHING: Final = QuotaAmounts()
 
@@ -41,23 +41,23 @@ class HoldingPod(Protocol):
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """Amounts that it holds of its namespace's quota."""
+        """Amounts that count against its namespace's quota."""
 
 
 @dataclass(slots=True)
 class Namespaces:
-    """Amounts that the pods of each namespace hold together.
+    """Amounts that the pods in each namespace hold together.
 
     Attributes:
-        rules: the administrator's rules.
+        rules: the administrator's sharing rules.
         retriable: namespaces in which a pod that was refused on all nodes may fit now; the reader empties the set.
-        affinity_nodes: nodes on which a pod that matches a selector has got cards; the reader empties the set.
+        affinity_nodes: nodes on which a pod that matches a selector has received cards; the reader empties the set.
     """
 
     rules: SharingRules = NO_RULES
     retriable: set[str] = field(default_factory=set)
     affinity_nodes: set[str] = field(default_factory=set)
-    # Namespaces with a pod that was refused for their quota, in which nothing was released since.
+    # Namespaces with a pod that was refused because of their quota, and in which nothing has been released since.
     _refused: set[str] = field(default_factory=set)
     _held: dict[str, QuotaAmounts] = field(default_factory=dict)
     # Number of pods with cards that match each selector, by namespace.
@@ -107,8 +107,8 @@ class Namespaces:
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            gone: pods that are left out.
-            beside: requests of other pods that count as well.
+            gone: pods that are left out of what the namespace holds.
+            beside: requests of other pods that also count.
         """
         quota = self.rules.find_quota(namespace) if self.rules.quotas else None
         if quota is None:
@@ -122,15 +122,15 @@ class Namespaces:
         return judge_quota(quota, namespace, held, sum_request(request))
 
     def note_refused(self, namespace: str) -> None:
-        """Record that a pod of a namespace was refused for its quota, and waits until other pods release theirs."""
+        """Record that a pod was refused because of its namespace's quota, and waits until other pods release shares."""
         self._refused.add(namespace)
 
     def resolve(self, request: PodRequest, pods: Iterable[HoldingPod]) -> PodRequest:
-        """Return a request without the selector of pods to be beside if no such pod exists yet and the pod matches it.
+        """Return a request without its affinity selector if no matching pod exists yet and the pod itself matches.
 
         Args:
             request: the request of the pod.
-            pods: all pods that hold cards; they are read if the selector is new.
+            pods: all pods that hold cards; they are read only if the selector is new.
         """
         requested = {each.beside for each in request.containers if each.beside is not None}
         first = {each for each in requested if not self._find_count(each, pods) and each.own}
@@ -173,5 +173,5 @@ class Namespaces:
                 if sign > 0:
                     self.affinity_nodes.add(pod.node)
                 elif not counts[selector]:
-                    # The next matching pod is the first, and may go to any node.
+                    # The next matching pod will be the first, and may go to any node.
                     self.retriable.add(namespace)

@@ -1,7 +1,7 @@
 """The names of all nodes in adjacent memory, with the row of each.
 
-The ledger's names are created one by one, each between thousands of other objects. A lookup of thousands of them waits
-for the memory of each. Copies that are created at once take a ninth of the time.
+The ledger's names are created one by one, scattered among thousands of other objects. A lookup of thousands of them
+waits for the memory of each. Looking up copies that were created together takes a ninth of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PackedNames:
         self._tick, self._epoch = -1, -1
 
     def list_names(self) -> list[str]:
-        """Return the names by the table's rows, empty for free rows; callers must not change the list."""
+        """Return the names by row of the table, empty for free rows; callers must not change the list."""
         self._refresh()
         return self._names
 
@@ -48,7 +48,7 @@ class PackedNames:
         if self._tick == table.tick:
             return
         names = self._ledger.list_node_names()
-        # Within an epoch nodes are added, and none is removed.
+        # Within an epoch, nodes are added but never removed.
         if self._epoch != table.epoch or len(names) > 2 * len(self._names):
             self._names = _decode(_encode(names))
             self._rows = {name: row for row, name in enumerate(self._names) if name}

@@ -1,4 +1,4 @@
-"""Ranks of all nodes for a task by a policy, cached while the nodes do not change."""
+"""Costs of all nodes for a task under a policy, cached while the nodes do not change."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class KeptCosts(Generic[T]):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        # By task: the costs by row, and the tick of each; -1 for never.
+        # For each task: the costs by row, and the tick of each cost; -1 if it was never measured.
         self._kept: OrderedDict[T, tuple[Costs, Rows]] = OrderedDict()
 
     def read(self, task: T, rows: Rows, measure: Callable[[Rows], Costs]) -> Costs:
-        """Return the cost of each of these rows; rows that changed are measured again.
+        """Return the cost of each of the given rows; rows that changed are measured again.
 
         Args:
             task: the task.
@@ -63,11 +63,11 @@ class KeptCosts(Generic[T]):
 
 
 class FragmentationCosts:
-    """Loss of each node, by the mix of tasks, if it gets a task.
+    """Loss of each node, according to the task mix, if it gets a task.
 
     Args:
         table: the nodes.
-        mix: the mix of tasks, which its owner updates.
+        mix: the task mix, which its owner updates.
     """
 
     def __init__(self, table: Table, mix: TaskMix) -> None:

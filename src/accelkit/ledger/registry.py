@@ -1,4 +1,4 @@
-"""Registry of the nodes of the ledger and of the pods on them: lookups, and the life of entries."""
+"""Registry of the ledger's nodes and of the pods on them: lookups, and the lifetime of entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NodeRegistry:
 
     Attributes:
         table: the nodes as columns.
-        namespaces: the amounts held in each namespace, and the rules of sharing.
+        namespaces: the amounts held in each namespace, and the sharing rules.
         reserved_nodes: names of the nodes with reserved cards.
     """
 
@@ -39,7 +39,7 @@ class NodeRegistry:
             return None if node is None else self._nodes[node].holdings.get(uid)
 
     def describe_holding(self, uid: str) -> dict[str, object]:
-        """Return, for a log, the shares of a pod's containers, and the connections of the cards of each."""
+        """Return, for logging, the shares of a pod's containers and the connections between the cards of each."""
         with self._lock:
             held = self.find_holding(uid)
             if held is None:
@@ -61,11 +61,11 @@ class NodeRegistry:
         return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
-        """Return the names of all nodes by the table's rows, empty for free rows; callers must not change the list."""
+        """Return the names of all nodes by row of the table, empty for free rows; callers must not change the list."""
         return self._names
 
     def list_nodes(self) -> Iterator[NodeEntry]:
-        """Return all entries, with deleted nodes that still have pods, sorted by name."""
+        """Return all entries sorted by name, including deleted nodes that still have pods."""
         with self._lock:
             return iter([entry for _, entry in sorted(self._nodes.items())])
 
@@ -73,7 +73,7 @@ class NodeRegistry:
         return len(self._where)
 
     def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request as it is judged now: the first of pods that must be together may go to any node."""
+        """Return the request as it is judged now; the first of several pods that must be together may use any node."""
         if not request.selectors:
             return request
         with self._lock:

@@ -20,7 +20,7 @@ from accelkit.vendors.pod_reading import CardPod
 def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
     """Return a snapshot of a node's cards and of the pods that hold them.
 
-    On nodes with equal results of `describe_likeness`, pods with equal holdings are at the same places.
+    On nodes for which `describe_likeness` returns equal results, pods with equal holdings are at the same positions.
     """
     kept = entry.copy_without(())
     places = {card.id: place for place, card in enumerate(kept.list_cards())}
@@ -38,7 +38,7 @@ def list_candidates(
 ) -> list[Candidate]:
     """Return the pods of a node that may be evicted.
 
-    Pods that cannot be read, static pods, which an eviction would not end, and pods that are ending are excluded.
+    Unreadable pods, static pods, which an eviction would not end, and pods that are already ending are excluded.
 
     Args:
         situation: the snapshot of the node.
@@ -61,7 +61,7 @@ def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
         return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
-    # A digest is one small object; the keys of thousands of nodes would be thousands of small objects each.
+    # A digest is one small object, whereas the key of each of thousands of nodes would be thousands of small objects.
     return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 

@@ -1,7 +1,7 @@
-"""All nodes as columns of numbers, so that a simple request is judged on every node at once.
+"""All nodes as columns of numbers, so that a simple request can be judged on every node at once.
 
-A request is simple if one container requests cards without further constraints: nearly all are. For simple requests
-the verdicts are exactly those of `fit.place`; a property test compares the two.
+A request is simple if one container requests cards without further constraints; nearly all requests are. For simple
+requests, the verdicts are exactly those of `fit.place`; a property test compares the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROBLEM: Final = 3
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _FIRST_ROWS = 16
-_NONE = -1  # no card in this column: less than any amount, so no request fits
+_NONE = -1  # no card in this column; less than any amount, so no request fits
 
 
 def is_simple(request: PodRequest) -> bool:
@@ -41,9 +41,10 @@ def is_simple(request: PodRequest) -> bool:
 class Table:
     """One row per node, one column per card.
 
-    A new node gets the row of a removed one. `epoch` counts the removed nodes: after a change, data that is stored by
+    A new node gets the row of a removed one. `epoch` counts the removed nodes: when it changes, data that is stored by
     their names must be discarded.
-    `changed_at` holds, per row, the tick of its last change, so that a cached verdict knows which rows to judge again.
+    `changed_at` contains the tick of the last change of each row, and so determines for which rows a cached verdict
+    must be renewed.
     """
 
     def __init__(self) -> None:
@@ -57,10 +58,10 @@ class Table:
         # Cards sorted by free memory, so that the n-th column answers "are there n cards with this much?".
         self._free: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
         self._capacity: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
-        # For the same cards in the same order.
+        # Arrays for the same cards, in the same order.
         self._size: npt.NDArray[np.int64] = np.zeros((_FIRST_ROWS, 1), dtype=np.int64)
         self._untouched: npt.NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 1), dtype=np.bool_)
-        # Hosts of unknown amounts do not limit tasks.
+        # Hosts with unknown amounts do not limit tasks.
         self._host_cpu: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._host_bytes: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._empty: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
@@ -86,7 +87,7 @@ class Table:
         self._free_rows.append(row)
 
     def update(self, entry: NodeEntry) -> None:
-        """Copy the present state of a node into its row."""
+        """Copy the current state of a node into its row."""
         self.tick += 1
         entry.invalidate()
         row, states = entry.row, entry.list_card_states()
@@ -95,7 +96,7 @@ class Table:
         self.changed_at[row] = self.tick
         self._known[row] = entry.refusal is None
         usable = [state for state in states if state.card.placeable]
-        # A card of unknown memory can only be used whole; its capacity counts as 0, so no amount fits it.
+        # A card with unknown memory can only be used as a whole; its capacity counts as 0, so no amount fits it.
         # Pods may hold more than a column can store; negative free memory is the same as none for a request.
         listed = sorted(usable, key=_get_column_free, reverse=True) if entry.refusal is None else []
         width = self._free.shape[1]

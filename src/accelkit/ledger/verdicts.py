@@ -1,9 +1,9 @@
-"""Verdicts on all nodes for one shape of request, cached while the nodes do not change.
+"""Verdicts on all nodes for one request shape, cached while the nodes do not change.
 
-Pods of a Deployment have requests of the same shape. The first of a shape is judged on every node, later ones only on
-nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges the others, once
-for each distinct state of cards: only on the nodes of the query, within a budget, and in turns with other work of the
-process.
+Pods of a Deployment have requests of the same shape. The first pod of a shape is judged on every node, later ones only
+on nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges the others,
+once for each distinct state of the cards: only on the nodes of the query, within a budget, and taking turns with other
+work of the process.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _STEPS_PER_NODE: Final = 2
 
 @dataclass(slots=True)
 class ShapeVerdict:
-    """The nodes that fit, and the reason for each of the others; a node in neither is unknown to the ledger.
+    """The nodes that fit, and the reason for each node that does not; any other node is unknown to the ledger.
 
-    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names at a time. Reasons are few;
-    each has a number in `reasons`.
+    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names at a time. There are few
+    reasons; each has a number in `reasons`.
 
     Attributes:
-        stale: the nodes that changed since they were judged, or were never judged; for simple shapes only nodes with
+        stale: the nodes that changed since they were judged, or were never judged; for simple shapes, only nodes with
             reserved cards.
         most_reasons: the number of reasons above which unused ones are dropped.
     """
@@ -66,7 +66,7 @@ class ShapeVerdict:
         return self.reasons.index(misfit)
 
     def drop_unused(self) -> None:
-        """Drop the reasons that no node has any more; some contain details of a node and would accumulate."""
+        """Drop the reasons that no node has anymore; some contain details of a node and would accumulate."""
         if len(self.reasons) <= self.most_reasons:
             return
         used = sorted({*self.failing.values(), *self.by_state.values()} - {FITTING})
@@ -74,11 +74,11 @@ class ShapeVerdict:
         self.reasons = [self.reasons[number] for number in used]
         self.failing = {name: places[number] for name, number in self.failing.items()}
         self.by_state = {state: places[number] for state, number in self.by_state.items()}
-        # If each node has its own reason, the list is not searched at each change.
+        # This way, the list is not searched at each change if every node has a different reason.
         self.most_reasons = _REASONS + 2 * len(used)
 
     def discard_nodes(self) -> None:
-        """Discard the verdict on every node, but not the verdicts on states of cards."""
+        """Discard the verdict on every node, but not the verdicts on states of the cards."""
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
@@ -92,7 +92,7 @@ class ShapeVerdict:
 
 
 class ShapeVerdicts:
-    """The verdicts of the shapes of the last queries."""
+    """The verdicts for the request shapes of the most recent queries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -100,9 +100,9 @@ class ShapeVerdicts:
         self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
     def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
-        """Return the present verdict on every node of the ledger, except the stale ones.
+        """Return the current verdict on every node of the ledger, except for the stale nodes.
 
-        Callers must not change it; `judge_stale` judges the others.
+        Callers must not change the verdict; `judge_stale` judges the stale nodes.
         """
         self._ledger.end_corrections()
         request = self._ledger.resolve(request)
@@ -132,14 +132,14 @@ class ShapeVerdicts:
         return verdict
 
     def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
-        """Judge the stale nodes among these; yield after each turn, so that the ledger may change in between.
+        """Judge the stale nodes among the given nodes; yield after each turn, so the ledger may change in between.
 
-        If the budget is spent, the other nodes get TOO_COMPLEX. They stay stale, so the next call continues with them.
+        If the budget is spent, the remaining nodes get TOO_COMPLEX. They stay stale, so the next call continues there.
         """
         turn = _STEPS_PER_TURN
         for name in [name for name in names if name in verdict.stale]:
             entry = self._ledger.find_node(name)
-            # Another caller may have judged it meanwhile.
+            # Another caller may have judged the node meanwhile.
             if entry is None or name not in verdict.stale:
                 continue
             before = budget.steps
@@ -170,7 +170,7 @@ class ShapeVerdicts:
             self._leave_reserved(verdict, rows.tolist())
         codes = table.judge(request, rows)
         if verdict.tick < 0:
-            # A new shape is judged by whole columns, because one node at a time takes ten times as long.
+            # A new shape is judged on whole columns, because judging one node at a time takes ten times as long.
             names = self._names.list_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
@@ -181,7 +181,7 @@ class ShapeVerdicts:
                 verdict.put(entry.name, verdict.assign_number(entry.refusal) if entry.refusal else numbers[code])
 
     def _leave_reserved(self, verdict: ShapeVerdict, rows: list[int]) -> None:
-        """Leave the nodes with reserved cards to `judge_stale`: the table does not contain reservations."""
+        """Leave the nodes with reserved cards to `judge_stale`, because the table does not contain reservations."""
         reserved = self._ledger.reserved_nodes
         verdict.stale &= reserved
         names = self._ledger.list_node_names()
@@ -206,8 +206,8 @@ class ShapeVerdicts:
 
 
 def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
-    """Return a key of all that decides whether a node's cards can take a request."""
-    # Identities do not affect whether a pod fits, unless links name them; then their places do.
+    """Return a key of everything that decides whether a node's cards can take a request."""
+    # Identities do not affect whether a pod fits, unless links name them; then the positions of the cards matter.
     links: list[object] = []
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}

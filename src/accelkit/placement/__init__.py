@@ -1,1 +1,1 @@
-"""Decides which cards a pod gets: pure functions."""
+"""Pure functions that decide which cards a pod gets."""

@@ -1,4 +1,4 @@
-"""Limits of the work of a search, in steps: one step tries one card for one container."""
+"""Limits on the work of a search, in steps. One step tries one card for one container."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 from accelkit.model.request import ContainerRequest
 
-# Real pods need a few dozen steps; a request that needs more than this is pathological. The limit grows with the steps
-# of a direct search, not with the number of arrangements.
+# Real pods need a few dozen steps; a request that needs more than this is pathological. The limit grows with the number
+# of steps of a direct search, not with the number of arrangements.
 _LEAST_STEPS: Final = 1000
 
 
@@ -19,7 +19,7 @@ class Budget:
     """Steps that one call may spend on all nodes together.
 
     Attributes:
-        steps: the steps that are left.
+        steps: the number of steps that are left.
     """
 
     steps: int
@@ -35,7 +35,7 @@ class Budget:
             self.steps -= given - lent.steps
 
     def is_spent(self) -> bool:
-        """Return whether no step is left: a search that found nothing then has no result for its node."""
+        """Return whether no steps are left; if so, a search that found nothing has no result for its node."""
         return self.steps <= 0
 
 

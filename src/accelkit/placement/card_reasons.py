@@ -1,6 +1,6 @@
 """Reasons why a container cannot use one card, without regard to other cards and containers.
 
-`fit.place` alone makes the decision; a property test compares the two.
+Only `fit.place` makes the decision; a property test compares the two.
 """
 
 from __future__ import annotations

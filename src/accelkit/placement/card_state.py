@@ -1,4 +1,4 @@
-"""State of a card of a node: the card and its free amounts, from which placement chooses."""
+"""State of a card on a node: the card and its free amounts, from which placement chooses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         free_bytes: memory that no pod holds; negative if the card is over capacity.
         free_compute: thousandths of compute that no pod holds.
-        empty: whether no pod holds any of it, so that it can be assigned whole.
+        empty: whether no pod holds any part of it, so that it can be assigned as a whole.
         free_amounts: free amounts of resources other than memory and compute.
         reserved: its reservation; None if all pods may use it.
-        neighbours: which of the pods that the request selects hold shares of it.
+        neighbours: which of the pods selected by the request hold shares of it.
     """
 
     card: Card
@@ -36,7 +36,7 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def room_bytes(self) -> int:
-        """Memory that one container can get: on an oversubscribed card at most the memory that the card has."""
+        """Memory that one container can get: on an oversubscribed card, at most the card's physical memory."""
         # Without oversubscription, the free memory of a card is at most its own memory.
         return self.free_bytes if self.card.memory_factor == 1 else min(self.free_bytes, self.card.own_bytes)
 

@@ -1,8 +1,8 @@
-"""Charges of a pod on each card over its life.
+"""Charges of a pod on each card over its lifetime.
 
-The kubelet passes the devices of a plain init container to the containers after it and frees none before the pod ends.
-So a pod's charge on a card is the number of different devices that its containers hold there together. It is neither
-the sum nor the maximum: init 8 and app 4 cost 8; init 4 and app 8 cost 8; init 8, app 4, app 8 cost 12; sidecar 4,
+The kubelet passes the devices of a plain init container on to later containers and frees none before the pod ends. So a
+pod's charge on a card is the number of distinct devices that its containers hold there together. It is neither the sum
+nor the maximum: init 8 and app 4 cost 8; init 4 and app 8 cost 8; init 8, app 4, app 8 cost 12; sidecar 4,
 init 8, app 4 cost 12.
 """
 
@@ -19,10 +19,10 @@ from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """Amounts of one card that one pod holds: bytes, thousandths of compute, or the whole card; and other amounts.
+    """Amounts of one card that a pod holds: bytes, thousandths of compute, or the whole card, and other amounts.
 
     Attributes:
-        counted: the number of containers that requested the card by number, whatever they take of it.
+        counted: the number of containers that requested the card by number, however much of it they take.
     """
 
     memory_bytes: int
@@ -34,7 +34,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CardTally:
-    """Amounts that one pod holds of a card, container by container; the pools are what init containers pass on."""
+    """Amounts of a card that one pod holds, container by container; the pools are what init containers pass on."""
 
     memory_bytes: int = 0
     compute: int = 0
@@ -47,9 +47,10 @@ class CardTally:
     counted: int = 0
 
     def take(self, share: Share, kind: Kind) -> None:
-        """Add a container's share, from the pool first; whole cards and memory are pools of two resources."""
+        """Add a container's share, from the pool first; whole cards and memory have separate pools."""
         if share.amounts:
-            # Only containers that count cards have other amounts. Their reuse is unknown before the cards are.
+            # Only containers that request cards by number have other amounts. Their reuse is unknown until the cards
+            # are known.
             self.counted += 1
             self._take_amounts(share.amounts, kind)
         if share.whole:
@@ -91,7 +92,7 @@ class CardTally:
 
 
 def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bool:
-    """Return whether it is known which devices of a pool the kubelet gives to a container.
+    """Return whether it is known which devices of a pool the kubelet will give to a container.
 
     Args:
         container: the container.
@@ -107,7 +108,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
 @dataclass(slots=True)
 class Tallies:
-    """Tallies of all cards that a pod holds shares of, by card ID."""
+    """Tallies of all cards of which a pod holds shares, by card ID."""
 
     cards: dict[str, CardTally] = field(default_factory=dict)
 
@@ -122,8 +123,8 @@ def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tu
 
     Args:
         order: container names and kinds in the order in which the kubelet allocates.
-        containers: the shares of each container; a container that `order` does not name counts as an app container, so
-            that no share of an assignment is lost.
+        containers: the shares of each container; a container that is not in `order` counts as an app container, so that
+            no share of an assignment is lost.
     """
     tallies = Tallies()
     counted = set[str]()

@@ -1,4 +1,4 @@
-"""Constraints of a request that an assignment breaks."""
+"""Constraints of a request that an assignment violates."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from accelkit.texts import count_cards
 def find_broken_constraints(
     request: PodRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None = None
 ) -> tuple[str, ...]:
-    """Return a sentence for each broken constraint; an unknown property of a card breaks the constraints on it.
+    """Return a sentence for each violated constraint; an unknown card property violates the constraints on it.
 
     Args:
         request: the request of the pod.
         assignment: the assignment of the pod.
         cards: the node's cards by ID.
-        links: their connections, in this order; None if unknown, so that groups are not checked.
+        links: the connections of the cards, in the same order; None if unknown, and then groups are not checked.
     """
     return tuple(
         sentence for container in request.containers for sentence in _find_broken(container, assignment, cards, links)

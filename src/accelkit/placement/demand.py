@@ -1,4 +1,4 @@
-"""Early detection of containers that cannot fit the free amounts of cards in any arrangement."""
+"""Early detection of containers that cannot fit into the free amounts of the cards in any arrangement."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final, TypeAlias
 
 from accelkit.model.request import ContainerRequest, Kind
 
-# An amount, the number of containers that request at least this on each card, and the number of their cards together.
+# An amount, the number of containers that request at least this amount on each card, and their total number of cards.
 _Level: TypeAlias = tuple[int, int, int]
 
-# With more different amounts, some are left out.
+# If there are more distinct amounts, some are left out.
 _MAX_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Amount that containers request of one resource.
+    """Amount of one resource that containers request.
 
     Only containers that keep their devices are counted, because init containers pass theirs on.
     """
@@ -27,7 +27,7 @@ class Demand:
     total: int
 
     def exceeds(self, room: Sequence[int]) -> bool:
-        """Return whether the demand exceeds the room of all cards; False does not mean that it fits."""
+        """Return whether the demand exceeds the room on all cards; False does not mean that it fits."""
         return self.total > sum(room) or any(
             sum(min(left // amount, containers) for left in room) < cards for amount, containers, cards in self.levels
         )
@@ -35,7 +35,7 @@ class Demand:
 
 @lru_cache(maxsize=64)
 def list_demands(containers: tuple[ContainerRequest, ...]) -> list[tuple[Demand, Demand]]:
-    """Return, for each container, the demand of it and the later ones for memory and for compute."""
+    """Return, for each container, the demand for memory and for compute of this container and all later ones."""
     rests = [containers[depth:] for depth in range(len(containers))]
     return [(_sum_up(rest, "memory_bytes"), _sum_up(rest, "compute")) for rest in rests]
 

@@ -1,14 +1,14 @@
-"""Decision whether a pod fits the cards of one node, and which cards it gets.
+"""Decision on whether a pod fits the cards of one node, and which cards it gets.
 
 Containers are placed in the kubelet's order, and cards are tried in the policy's order, depth first. So the first
-complete choice is the one that the policy prefers. The kubelet passes the devices of a plain init container on to the
-containers after it before it allocates others, so a later container must use the cards of that pool. If the pool lies
-on several cards and is not used up, the kubelet selects the devices itself. The pod is then refused, because its cards
-cannot be predicted.
+complete choice is the one that the policy prefers. Before it allocates new devices, the kubelet passes
+the devices of a plain init container on to later containers, so a later container must use the cards of that pool. If
+the pool spans several cards and is not used up, the kubelet selects the devices itself. The pod is then refused,
+because its cards cannot be predicted.
 
-A choice that failed is not tried again: containers with equal requests are interchangeable, and so are cards that look
-alike. After the first failure, the demand of the remaining containers is compared with the remaining amounts. So not
-every arrangement is tried for a pod that has one container too many.
+A failed choice is not tried again: containers with equal requests are interchangeable, and so are cards that look
+alike. After the first failure, the demand of the remaining containers is compared with the remaining amounts. So the
+search does not try every arrangement for a pod that has one container too many.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ def place(
 ) -> Assignment | Misfit:
     """Return cards for every container of a pod, or why they do not fit.
 
-    `Misfit.resolvable` is True here: the caller checks in a second call whether the pod would fit the empty node.
+    `Misfit.resolvable` is always True here; the caller checks in a second call whether the pod would fit the empty
+    node.
 
     Args:
         states: the node's cards.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        budget: the steps left for this and other nodes; the search subtracts its steps. None is for one node alone.
+        budget: the steps left for this and other nodes; the search subtracts its steps. None stands for a search on a
+            single node.
         links: the connections of the cards; without them, `topology` takes any cards, and groups are derived from the
             cards alone.
     """
@@ -67,7 +69,7 @@ def place(
     if budget is not None:
         budget.steps -= search.steps
     elif chosen is None and search.is_spent and links is not None and not grouped:
-        # filter found that it fits without the connections: any cards are better than none.
+        # filter found that the pod fits without the connections, and any cards are better than none.
         return place(states, request, policy)
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
@@ -96,7 +98,7 @@ class _Search:
         self._reason = Misfit(MisfitReason.MEMORY)
 
     def explain_misfit(self) -> Misfit:
-        """Return why the container that got furthest found no card."""
+        """Return why the furthest container that the search reached found no card."""
         return Misfit(MisfitReason.TOO_COMPLEX) if self.is_spent else self._reason
 
     @property
@@ -105,12 +107,12 @@ class _Search:
         return self.steps > self._limit
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
-        """Place the containers from `depth` on; return None if no choice places all of them."""
+        """Place the containers from `depth` onwards; return None if no choice places all of them."""
         if depth == len(self._containers):
             return {}
         state = None
         if self._failed:
-            # A description covers every card, so hundreds of cards, which no real node has, count as steps.
+            # A description covers every card, so hundreds of cards count as extra steps; no real node has that many.
             self.steps += len(self._states) // 32
             state = self._describe(depth)
         if state is not None and (state in self._failed or self._is_beyond(depth)):
@@ -134,11 +136,11 @@ class _Search:
         return None
 
     def _describe(self, depth: int) -> tuple[object, ...]:
-        """Return a key of all that decides whether the containers from `depth` on can be placed."""
+        """Return a key of everything that decides whether the containers from `depth` onwards can be placed."""
         return depth, *sorted(map(self._signature, range(len(self._states))))
 
     def _is_beyond(self, depth: int) -> bool:
-        """Return whether the containers from `depth` on request more than is left, in any arrangement."""
+        """Return whether the containers from `depth` onwards request more than is left, in any arrangement."""
         if not self._demands:
             self._demands = list_demands(self._containers)
         memory, compute = self._demands[depth]
@@ -164,7 +166,7 @@ class _Search:
             grouped = self._link_sets(container, pool, fitting).list_grouped(container)
             candidates = (cards for cards in grouped if self._agree(container, cards, together=True))
         elif len(pool) > container.cards:
-            # Only whole cards reach this branch. The kubelet selects any of the pool, so all must be suitable.
+            # Only whole cards reach this branch. The kubelet may select any card of the pool, so all must be suitable.
             if missing or not self._agree(container, pool, together=container.cards > 1):
                 self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
                 return
@@ -183,7 +185,7 @@ class _Search:
     def _list_linked(
         self, container: ContainerRequest, pool: list[int], fitting: list[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the best connected sets; if the container asks for a NIC, first those of cards near one."""
+        """Yield the best connected sets; if the container asks for a NIC, sets of cards near one come first."""
         near = [index for index in fitting if is_near(self._states[index].card.nic)] if container.nic else []
         if container.cards <= len(near) < len(fitting) and {*pool} <= {*near}:
             yield from self._link_sets(container, pool, near).list_best(container)
@@ -192,14 +194,14 @@ class _Search:
     def _subsets(
         self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield sets that extend `chosen` from `others` in their order; skip cards that break a constraint."""
+        """Yield sets that extend `chosen` with cards from `others`, in order; skip cards that violate a constraint."""
         missing = container.cards - len(chosen)
         if missing == 0:
             yield chosen
             return
         tried = set[tuple[object, ...]]()
         for position in range(len(others) - missing + 1):
-            # Cards that look alike fail alike.
+            # Cards that look alike fail in the same way.
             index = others[position]
             signature = self._signature(index)
             if signature in tried:
@@ -232,15 +234,15 @@ class _Search:
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
             and card.own_bytes >= container.memory_bytes
-            # Other pods may hold more compute than exists; that does not affect a container without compute.
+            # Other pods may hold more compute than exists; this does not affect a container that requests none.
             and (not compute or state.free_compute - tally.compute >= compute)
-            # A card without memory to share is for containers that request other amounts of it.
+            # A card without memory to share is only for containers that request other amounts of it.
             and (card.capacity_bytes > 0 or bool(container.amounts and not container.memory_bytes))
             and not (container.amounts and find_lacking_amount(state, tally, container))
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
-        """Return whether cards meet the container's constraints, each alone or all together."""
+        """Return whether cards meet the container's constraints, individually or all together."""
         pairs = combinations_with_replacement(cards, 2) if together else ((index, index) for index in cards)
         return all(self._pair_agrees(container, a, b) for a, b in pairs)
 
@@ -249,7 +251,7 @@ class _Search:
         return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _find_bars(self, container: ContainerRequest) -> Misfit | None:
-        """Return the misfit of the sharing rules; None if too few cards have room."""
+        """Return the misfit that the sharing rules cause; None if too few cards have room."""
         roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
         if len(roomy) < container.cards:
             return None
@@ -287,7 +289,7 @@ class _Search:
         return sorted(fitting, key=order)
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
-        # An empty card is neither fuller nor emptier than another; the smallest whole card fits best.
+        # No empty card is fuller than another; the smallest whole card fits best.
         state = self._states[index]
         return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
 

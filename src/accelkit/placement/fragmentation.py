@@ -1,12 +1,12 @@
-"""Measure of how much of the free amounts the expected tasks can use, and what a placement takes of that.
+"""Measure of how much of the free amounts the expected tasks can use, and how much of that a placement takes.
 
 For each type of task, the usable cards of a node are the parts of its free cards that tasks of this type could fill,
 as far as the host's CPU and memory allow. The worth of a node is the sum over the types. Each type is weighted by its
-frequency, by the inverse of its size, and by the scarcity of what it could use. The node that loses least gets the
-pod. So remnants that fit no task, and free cards on hosts without free CPU, are created last.
+frequency, by the inverse of its size, and by the scarcity of what it could use. The node that loses the least gets the
+pod. So remnants that fit no task, and free cards on hosts without free CPU, arise only as a last resort.
 
-Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced the descent of the gradient of fragmentation. The
-definition of usable amounts and the weights are this project's own; docs/how-to/simulation.md has their effect.
+Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. The definition of
+usable amounts and the weights are this project's own; docs/how-to/simulation.md shows their effect.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Weight of the usable parts that whole tasks fill; the rest weighs all that is free on cards that fit one more task.
+# Weight of the usable parts that whole tasks fill; the remaining weight applies to everything that is free on cards
+# that fit one more task.
 _FILLED: Final = 0.45
 # The weight of a type falls with the number of cards that it requests, raised to this power.
 _BY_DEMAND: Final = 1.07
-# Weight of tasks of several cards: they are rare, and the sets of cards that they need are used up first.
+# Weight of tasks with several cards: they are rare, and the sets of cards that they need run out first.
 _SEVERAL: Final = 4.0
-# The weight of a type rises while its usable part of all cards falls, down to this part.
+# The weight of a type rises as its usable fraction of all cards falls, down to this fraction.
 _LEAST_SUPPLY: Final = 1e-3
 _LEAST_DEMAND: Final = 1e-3
-# Weight of the decision between equal nodes: the node with the least of everything left is the best.
+# Weight of the tie-breaker between equal nodes: the node with the least of everything left is the best.
 _BEST_FIT: Final = 6e-4
-# Tolerance, because a host that has exactly enough for a task may have a little less in single precision.
+# Tolerance, because a host with exactly enough for a task may appear to have slightly less in single precision.
 _ROUNDING: Final = 1e-5
 
 
@@ -45,7 +46,7 @@ class Columns(NamedTuple):
     Attributes:
         free: bytes by row and card, the card with the most first; -1 if there is no card.
         capacity: bytes of the same cards.
-        empty: whether no pod holds any of the card.
+        empty: whether no pod holds any part of the card.
         cpu: free thousandths of the host's CPU; infinite if unknown.
         host_bytes: free memory of the host; infinite if unknown.
     """
@@ -57,7 +58,7 @@ class Columns(NamedTuple):
     host_bytes: Doubles
 
     def take(self, rows: Ints | slice) -> Columns:
-        """Return the columns of these rows alone."""
+        """Return the columns of only these rows."""
         free, capacity, empty, cpu, host_bytes = self
         return Columns(free[rows], capacity[rows], empty[rows], cpu[rows], host_bytes[rows])
 
@@ -65,7 +66,7 @@ class Columns(NamedTuple):
 class _Levels(NamedTuple):
     """Measures of cards for each amount that a type requests: float32 by amount, (card,) and row.
 
-    Rows are the last axis, here and below: there are many, so each step is one long loop.
+    Rows are the last axis, here and below, because there are many: each step is then one long loop.
     """
 
     cards: Floats  # cards with room for one task
@@ -87,7 +88,7 @@ class _Types:
         self.part = np.array([part for _, part in mix])
         self.cards = np.array([task.cards for task, _ in mix], dtype=np.float64)
         self.amount = np.array([task.memory_bytes for task, _ in mix], dtype=np.float64)
-        # Types that differ only in the amounts of their hosts are of one size.
+        # Types that differ only in their host amounts have the same size.
         self._size = np.array([sizes.index((task.memory_bytes, task.cards)) for task, _ in mix], dtype=np.int64)
         self._level = np.array([amounts.index(amount) for amount, _ in sizes], dtype=np.int64)
         self._needed = np.array([cards for _, cards in sizes], dtype=np.float32)
@@ -98,14 +99,14 @@ class _Types:
         """Return the measures of cards for each amount; all arguments by (card and) row."""
         share = np.maximum(self.amounts, 1.0).reshape(-1, *(1 for _ in free.shape))
         left = np.maximum(free, 0).astype(np.float64)
-        # This is exact: bytes of a card and their quotients are far below the precision of a double.
+        # This is exact: byte counts of cards and their quotients are far below the largest exact integer in a double.
         tasks = np.floor(left / share).astype(np.float32)
         cards = (tasks > 0).astype(np.float32)
         size = np.maximum(capacity, 1).astype(np.float32)
         filled = tasks * (share.astype(np.float32) / size)
         rest = cards * (left.astype(np.float32) / size)
         if len(share) and not self.amounts[0]:
-            # Amount 0 means whole cards: each serves one task, and serves it wholly.
+            # Amount 0 means whole cards: each card serves exactly one task, which uses all of it.
             for each in (tasks, cards, filled, rest):
                 each[0] = empty
         return _Levels(cards, tasks, filled, rest)
@@ -122,7 +123,7 @@ class _Types:
         filled *= fits
         free *= np.float32(1 - _FILLED)
         free *= fits
-        # From here on by type: the number of tasks that the host can run, and the part of the cards they use.
+        # From here on by type: the number of tasks that the host can run, and the fraction of the cards that they use.
         carried: Floats = self._by_cpu[:, None] * cpu.astype(np.float32)
         np.minimum(carried, self._by_host[:, None] * host.astype(np.float32), out=carried)
         usable: Floats = carried / tasks[self._size]
@@ -160,11 +161,11 @@ class Usability:
         self._largest = [max(1.0, float(each.max(initial=0.0))) for each in known]
 
     def refresh(self, rows: Ints, columns: Columns) -> None:
-        """Measure rows again; rows that are new are added.
+        """Measure rows again, and add new rows.
 
         Args:
             rows: the numbers of the rows.
-            columns: the columns of these rows alone.
+            columns: the columns of only these rows.
         """
         if len(rows) and (most := int(rows.max()) + 1) > len(self._worth):
             self._grow(max(most, 2 * len(self._worth)) - len(self._worth))
@@ -174,14 +175,14 @@ class Usability:
         self._worth[rows] = self._types.measure(levels, columns.cpu, columns.host_bytes) @ self._weights
 
     def measure_losses(self, task: TaskType, rows: Ints, columns: Columns) -> Doubles:
-        """Return the loss of each row if it gets a task that fits it, in weighted cards; the least loss is the best.
+        """Return the loss of each row if it gets a task that fits it, in weighted cards; the smallest loss is the best.
 
         The task is assumed to take the cards with the least free memory that fit, as the search within a node does.
 
         Args:
             task: the task.
             rows: numbers of rows that were measured after their last change.
-            columns: the columns of these rows alone.
+            columns: the columns of only these rows.
         """
         cpu, host = columns.cpu - task.cpu_milli, columns.host_bytes - task.host_bytes
         levels = [each.take(rows, axis=1) for each in self._levels]
@@ -197,7 +198,7 @@ class Usability:
             levels = [level - old for level, old in zip(levels, before, strict=True)]
             taken += (free - left) / np.maximum(capacity, 1)
         worth = self._types.measure(_Levels(*levels), cpu, host) @ self._weights
-        # The rest of all amounts, each as a part of the largest node's amount.
+        # What is left of all amounts, each as a fraction of the largest node's amount.
         rest: Doubles = (columns.free.clip(0) / np.maximum(columns.capacity, 1)).sum(axis=1) - taken
         rest /= columns.free.shape[1]
         for each, largest in zip((cpu, host), self._largest, strict=True):
@@ -222,7 +223,7 @@ def _invert(amounts: Sequence[int]) -> Floats:
 
 
 def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
-    """Return, for each row, the places of the cards that a task takes: the last that fit have the least free."""
+    """Return, for each row, the positions of the cards that a task takes: the last that fit have the least free."""
     if not task.cards:
         return []
     fits = columns.empty if task.whole else columns.free >= max(1, task.memory_bytes)
@@ -230,7 +231,7 @@ def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
 
 
 def _last_places(fits: Flags, count: int) -> list[Ints]:
-    """Return, for each row, the places of the last `count` cards that fit."""
+    """Return, for each row, the positions of the last `count` cards that fit."""
     remaining, found = fits.copy(), []
     index = np.arange(len(fits))
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Amounts that a node's cards lack for a container."""
+"""Amounts that are missing on a node's cards for a container."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 def find_lacking_amount(state: CardState, tally: CardTally, container: ContainerRequest) -> str:
-    """Return the resource, other than memory and compute, of which a card has too little left; empty if none.
+    """Return the resource, other than memory and compute, of which a card has too little left; empty if there is none.
 
     Args:
         state: the card.
-        tally: the amounts that other containers of the pod have taken of it.
+        tally: the amounts of the card that other containers of the pod have taken.
         container: the container that requests the card.
     """
-    # The memory of a card that is known by labels alone is unknown, so zero free bytes have no meaning there.
+    # The memory of a card that is known only from labels is unknown, so zero free bytes mean nothing there.
     conclusive = state.card.capacity_bytes > 0 or not state.free_amounts
     if container.counted_by and conclusive and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
         # Other pods hold all of it, perhaps as a whole card; a container without more amounts would fit anyway.
@@ -31,11 +31,11 @@ def find_lacking_amount(state: CardState, tally: CardTally, container: Container
 
 
 def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
-    """Return why fewer cards than a container requests have enough of each amount.
+    """Return why too few cards for a container have enough of each amount.
 
     Args:
         states: the node's cards.
-        tallies: the amounts that other containers of the pod have taken of each card.
+        tallies: the amounts of each card that other containers of the pod have taken.
         container: the container that requests the cards.
     """
     if container.model and not any(s.card.model == container.model for s in states):

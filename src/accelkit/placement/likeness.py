@@ -17,7 +17,7 @@ def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
 
 
 def is_large(card: Card, container: ContainerRequest) -> bool:
-    """Return whether a card has the least memory that the container requires; unknown memory counts as none."""
+    """Return whether a card has the minimum memory that the container requires; unknown memory counts as none."""
     return container.min_memory_bytes <= (card.memory_bytes or 0)
 
 
@@ -34,7 +34,7 @@ def classify_cards(
     numbered = any(container.allowed or container.denied for container in containers)
     models, numa = any(container.model for container in containers), any(container.numa for container in containers)
     memory = any(container.min_memory_bytes for container in containers)
-    # A link may be reported by one of its cards only.
+    # A link may be reported by only one of its cards.
     ends = (card for other in cards for link in other.links for card in (other.id, link.to))
     linked = set(ends) if any(container.link for container in containers) else set[str]()
     each_alone = any(container.groups for container in containers)

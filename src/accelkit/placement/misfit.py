@@ -36,10 +36,10 @@ class MisfitReason(StrEnum):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A reason, the data of its sentence, and whether the node could ever take the pod.
+    """A reason, the data for its sentence, and whether the node could ever take the pod.
 
     Attributes:
-        cards: the number of cards that the container that did not fit requests.
+        cards: the number of cards requested by the container that did not fit.
         detail: the name of a model, an amount of memory, the name of a container, or the message of the reader; empty
             if the reason is complete without it.
         resolvable: whether the pod would fit if other pods left the node. False prevents preemption there.

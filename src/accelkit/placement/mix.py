@@ -1,7 +1,7 @@
 """Mix of the task types that users request, which the remaining free amounts should serve.
 
-A task type is what decides where a pod goes: the number of cards, the amount on each, and the amounts of the host. The
-weight of an observation halves every so many pods, so that the mix follows the present use.
+A task type consists of what decides where a pod goes: the number of cards, the amount on each card, and the host
+amounts. The weight of an observation halves after a fixed number of pods, so that the mix follows current use.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import msgspec
 from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.request import PodRequest
 
-# Number of pods after which an observation counts half.
+# Number of pods after which the weight of an observation is halved.
 _HALF_LIFE: Final = 20_000
-# Number of pods after which the mix is computed again; results that depend on it are discarded then.
+# Number of pods after which the mix is recomputed; results that depend on it are then discarded.
 _EPOCH: Final = 1500
-# Each type costs time in every decision; a rarer type is counted with the most similar one.
+# Each type costs time in every decision, so a rarer type is counted as the most similar one.
 _MOST_TYPES: Final = 32
-# Limit of the types that are kept for their cards, so that frequent types have room too.
+# Limit on the types that are kept because of their card sizes, so that frequent types also have room.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
-# A task with this many cards or more takes half of most nodes, or more.
+# A task with at least this many cards takes up half or more of most nodes.
 _MANY_CARDS: Final = 4
-# The representative of a size needs as much of its host as this part of its tasks.
+# The representative of a size needs at least as much of its host as this fraction of the tasks of that size.
 _NEARLY_ALL: Final = 0.95
 
 
 class TaskType(msgspec.Struct, frozen=True):
-    """Amounts that one pod takes of one node.
+    """Amounts of one node that one pod takes.
 
     Attributes:
         cards: the number of cards; 0 for a pod without cards.
         memory_bytes: the memory on each card; 0 for whole cards.
-        cpu_milli: thousandths of a CPU of the host.
+        cpu_milli: CPU of the host, in thousandths.
         host_bytes: memory of the host.
     """
 
@@ -49,7 +49,7 @@ class TaskType(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether this pod gets the cards whole."""
+        """Whether this pod gets whole cards."""
         return self.cards > 0 and self.memory_bytes == 0
 
 
@@ -64,7 +64,7 @@ class TaskMix:
     """Frequency of each task type, weighted towards the latest pods.
 
     Attributes:
-        epoch: how often the mix was computed; 0 before the first pod.
+        epoch: how many times the mix was computed; 0 before the first pod.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class TaskMix:
             self._take()
 
     def list_types(self) -> list[tuple[TaskType, float]]:
-        """Return the representative types and their parts of all tasks, as of the start of this epoch."""
+        """Return the representative types and their fractions of all tasks, as of the start of this epoch."""
         return self._types
 
     def _take(self) -> None:
@@ -104,7 +104,7 @@ class TaskMix:
 
 
 def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[tuple[TaskType, float]]:
-    """Return a few representative types for all types, with their parts.
+    """Return a few representative types for all types, with their fractions.
 
     Args:
         counts: the counts of all types.
@@ -124,8 +124,8 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
     """Return the representative of the tasks that request the same cards: with few cards, the most frequent task.
 
-    With many cards, it is a task that needs as much of its host as nearly all others do at most. Such tasks need an
-    empty node, and a node that is kept for this task suits the others. Tasks that need more are too rare to count.
+    With many cards, it is a task whose host amounts are at least those of nearly all others. Such tasks need an empty
+    node, and a node that is kept for this task suits the others. Tasks that need more are too rare to count.
     """
     if tasks[0].cards < _MANY_CARDS:
         return tasks[0]

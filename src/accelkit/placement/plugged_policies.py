@@ -31,11 +31,11 @@ class CardView(Protocol):
 
     @property
     def free_compute(self) -> int:
-        """Thousandths of its compute that no pod holds."""
+        """Thousandths of the card's compute that no pod holds."""
 
     @property
     def empty(self) -> bool:
-        """Whether no pod holds any of it."""
+        """Whether no pod holds any part of the card."""
 
     @property
     def free_amounts(self) -> Amounts:
@@ -54,24 +54,24 @@ class _CardLeft(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class PolicyPlugin(Protocol):
-    """Object or module that an entry point in `accelkit.policies` names, with these two functions.
+    """Object or module, with these two functions, that an entry point in `accelkit.policies` names.
 
-    They are called thousands of times a second, on the event loop of the extender. A call must return within
-    microseconds without I/O. It must return the same result for the same arguments, because scores are stored while a
+    The functions are called thousands of times a second, on the event loop of the extender. A call must return within
+    microseconds, without I/O. It must return the same result for the same arguments, because scores are cached while a
     node does not change.
     """
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
-        """Rank one of the cards that fit: the lowest rank is taken first; the lowest number decides between equals.
+        """Rank one of the cards that fit: the lowest rank is taken first, and the lowest card number breaks ties.
 
         Args:
             card: one of `node`.
-            node: the cards of the node that take new shares, less the amounts that the pod's earlier containers took.
+            node: the cards of the node that take new shares, minus the amounts that the pod's earlier containers took.
             request: the request of the container.
         """
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Score a node from 0 to `most`; kube-scheduler adds the scores of its plugins, and takes the highest sum.
+        """Score a node from 0 to `most`; kube-scheduler adds up the scores of its plugins, and takes the highest sum.
 
         Args:
             node: all cards of the node.
@@ -97,12 +97,12 @@ class PluggedPolicy:
     def order_cards(
         self, fitting: Sequence[int], cards: Sequence[CardView], taken: Sequence[CardTally], request: ContainerRequest
     ) -> list[int]:
-        """Return cards in the order in which the plug-in takes them.
+        """Return the cards in the order in which the plug-in takes them.
 
         Args:
-            fitting: places in `cards` of the cards that fit.
+            fitting: indexes, in `cards`, of the cards that fit.
             cards: the cards of the node that take new shares.
-            taken: the amounts that the pod's earlier containers took of each card.
+            taken: the amounts of each card that the pod's earlier containers took.
             request: the request of the container.
 
         Raises:
@@ -112,7 +112,7 @@ class PluggedPolicy:
         return sorted(fitting, key=lambda place: (self._rank_card(node[place], node, request), place))
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Return the score of the plug-in; 0 for a node without known cards.
+        """Return the score that the plug-in computes; 0 for a node without known cards.
 
         Raises:
             PluginError: the plug-in fails, or its score is invalid.

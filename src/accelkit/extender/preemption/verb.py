@@ -148,7 +148,7 @@ class PreemptVerb:
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: PendingPod, node: str, gone: Collection[str]) -> bool:
-        """Return whether a node's host is known to have room for a pod once some others are gone."""
+        """Return whether a node's host is known to have room for a pod once some others have left."""
         room, requested = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
         return all(
             not amount or (free != unknown and free >= amount)

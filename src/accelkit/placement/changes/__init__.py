@@ -1,1 +1,1 @@
-"""Finds which smallest change would let a pod in: pure functions, which ask `fit.place` what would be."""
+"""Pure functions that find the smallest change after which a pod would fit; `fit.place` judges each trial."""

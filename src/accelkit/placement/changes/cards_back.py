@@ -13,7 +13,7 @@ from accelkit.placement.changes.situation import Situation, Terms
 
 
 def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the one card, or else all cards, whose return to placement makes the pod fit; None if that fails."""
+    """Return the card, or otherwise all cards, whose return lets the pod fit; None if even that does not help."""
     states = node.states
     out = [place for place, state in enumerate(states) if not state.card.placeable]
     for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:
@@ -25,8 +25,8 @@ def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms)
                 cards=cards,
                 taken=taken,
                 size=(len(cards), 0),
-                # Sets between one card and all cards are not tried.
-                proven=len(cards) <= 2,  # noqa: PLR2004 - with two cards, no set lies between one and all
+                # Sets larger than one card and smaller than all cards are not tried.
+                proven=len(cards) <= 2,  # noqa: PLR2004 - with two cards, no other sets exist
             )
     return None
 

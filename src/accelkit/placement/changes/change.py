@@ -1,9 +1,9 @@
 """Changes after which a pod would fit a node, and their order.
 
-The order is: less memory, or less compute, but at least half of the request; without one constraint; fewer cards, but
+The order is: less memory or less compute, but at least half of the request; one constraint left out; fewer cards, but
 at least half of them; a card returned to placement; other pods ended, the fewest first, then those that free the least
-memory. Changes that take more than half of a request follow. Changes of the node that must be made before its cards
-are known come last.
+memory. Next are changes that remove more than half of a request. Last are changes to the node that must be made
+before its cards are known.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Change(msgspec.Struct, frozen=True):
     """A change after which a pod would fit a node.
 
     Attributes:
-        container: the container whose request changes; empty if several requests change, or none.
+        container: the container whose request changes; empty if several requests change or none does.
         constraint: the field of the request that is left out.
-        before: bytes or thousandths of each card, or the number of cards, in the present request.
+        before: bytes or thousandths of each card, or the number of cards, in the current request.
         after: the largest amount that would fit instead.
         on_cards: the number of cards for which the amount is requested.
         cards: IDs of the cards that return to placement.
-        pods: the pods that end.
+        pods: the pods that have to end.
         taken: IDs of the cards that the pod would then get; empty if unknown.
         size: sort key among changes of one kind; a smaller change has a smaller key.
-        proven: whether this is the smallest of its kind on this node; False if not all were tried.
+        proven: whether this is known to be the smallest of its kind on this node; False if not all were tried.
     """
 
     kind: ChangeKind

@@ -1,4 +1,4 @@
-"""Changes that leave one constraint out of a request."""
+"""Changes that leave out one constraint of a request."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NONE: Final[Mapping[str, object]] = MappingProxyType(
         if field.name not in _OTHERS
     }
 )
-# Constraints that a pod has once for all its containers.
+# Constraints that apply to all containers of a pod.
 _OF_PODS: Final = frozenset({"allowed", "denied"})
 
 
 def find_without_constraint(probe: Probe, node: Situation, request: PodRequest, terms: Terms) -> Search[Change | None]:
-    """Return the constraint, of one container or else of all, without which the pod would fit; None without any."""
+    """Return the constraint, of one container or otherwise of all, without which the pod would fit; or None."""
     for number, (name, none) in enumerate(_NONE.items()):
         places = [place for place, container in enumerate(request.containers) if getattr(container, name) != none]
         if not places or name in terms.fixed:

@@ -1,8 +1,8 @@
-"""Changes that end other pods of the node.
+"""Changes that end other pods on the node.
 
-Single pods and pairs are tried first, those that free the least before others; pods that hold the same are
-interchangeable. If more pods have to end, the search removes the pods of the cards that need the fewest removals, or
-else all pods. It then restores them one after the other, the small ones first. None of the pods that remain in the
+Single pods and pairs are tried first, starting with those that free the least; pods with equal holdings are
+interchangeable. If more pods have to end, the search removes the pods on the cards that need the fewest removals, or
+otherwise all pods. It then restores them one after the other, the small ones first. None of the pods that remain in the
 result can be restored, but another set may be smaller.
 """
 
@@ -19,13 +19,14 @@ from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
 
-# Limits: of many classes of pods, pairs are made of those that hold the most; of many pairs, the smallest are tried.
+# Limits. If there are many classes of pods, pairs are formed from those that hold the most. If there are many pairs,
+# the smallest are tried.
 _MOST_CLASSES: Final = 40
 _MOST_PAIRS: Final = 200
 
 
 def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the fewest pods that would have to end; None if the pod would not fit without any of them."""
+    """Return the smallest set of pods that would have to end; None if the pod would not fit even without all pods."""
     holders = sorted(node.holders, key=_order)
     if not (yield from _find_cards_without(probe, node, request, holders)):
         return None
@@ -46,7 +47,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
 
 
 def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
-    """Return the pods of the cards that need the fewest removals; an empty list if cards alone do not decide."""
+    """Return the pods on the cards that need the fewest removals; empty if the cards alone do not decide."""
     if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
         return []
     (container,) = request.containers
@@ -66,7 +67,7 @@ def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
 
 
 def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
-    """Return the largest holders of a card that together free the amount that is missing, or all."""
+    """Return the largest holders of a card that together free the missing amount, or all holders."""
     gone = []
     for memory_bytes, holder in held:
         if lack <= 0:

@@ -1,4 +1,4 @@
-"""Trials whether a changed request fits changed cards, within a budget of steps."""
+"""Trials that test whether a changed request fits changed cards, within a budget of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 # A search that yields after each trial, so that other searches can run in between, and returns its result.
 Search: TypeAlias = Generator[None, None, _T]
 
-# One trial takes a few milliseconds at most: a larger one is stopped and counts as not found.
+# One trial takes a few milliseconds at most: a longer one is stopped and counts as not found.
 _MOST_STEPS: Final = 200
 # Steps that a trial costs in addition to its search.
 _LEAST_STEPS: Final = 2
@@ -24,7 +24,7 @@ _CARDS_PER_STEP: Final = 8
 
 
 def finish(search: Search[_T]) -> _T:
-    """Run all trials of a search at once, and return its result."""
+    """Run all trials of a search without interruption, and return its result."""
     while True:
         try:
             next(search)
@@ -38,7 +38,7 @@ class Probe:
 
     Args:
         policy: the policy that ranks cards if the pod does not name one.
-        budget: the steps of all trials together; each trial subtracts its steps.
+        budget: the steps for all trials together; each trial subtracts its steps.
 
     Attributes:
         unsure: whether a trial was too complex to finish, or the budget was spent before a trial.
@@ -73,7 +73,7 @@ class Probe:
         """Return the largest of these amounts that fits, and its cards; None if the smallest does not fit.
 
         A pod that fits with some amount is assumed to fit with less. This is not always true if an init container
-        passes its devices on: the result then fits, but may not be the largest.
+        passes its devices on. In that case, the result fits, but may not be the largest.
         """
         if not amounts:
             return None
@@ -82,7 +82,7 @@ class Probe:
         best: tuple[int, tuple[str, ...]] | None = None
         low, high = 0, len(amounts) - 1
         while low < high:
-            # The smallest comes first, because mostly either no amount fits or all of them do.
+            # The smallest comes first, because usually either no amount fits or all of them do.
             middle = low if best is None else (low + high) // 2
             if taken := (yield from self.find_cards(states, build(amounts[middle]))):
                 best, low = (amounts[middle], taken), middle + 1

@@ -16,9 +16,9 @@ from accelkit.placement.changes.situation import Situation, Terms, list_suiting
 def find_less_memory(
     probe: Probe, node: Situation, request: PodRequest, terms: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return by how much less memory of one container the pod would fit; None if no amount is found.
+    """Return the smallest reduction of one container's memory with which the pod would fit; None if none is found.
 
-    With `large`, amounts below half of the request are tried, else the others.
+    With `large`, amounts below half of the request are tried, otherwise the others.
     """
 
     def list_amounts(container: ContainerRequest) -> range:
@@ -37,12 +37,12 @@ def find_less_memory(
 def find_less_compute(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return by how much less compute of one container the pod would fit; None if no amount is found."""
+    """Return the smallest reduction of one container's compute with which the pod would fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         requested = container.compute
         free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
-        # A container that requests compute alone would request no card if it requested none.
+        # A container that requests only compute would not request a card at all with an amount of 0.
         least = 0 if container.memory_bytes else 1
         return _cut(range(least, min(requested - 1, free) + 1), -(-requested // 2), large=large)
 
@@ -53,7 +53,7 @@ def find_less_compute(
 def find_fewer_cards(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return with how many cards fewer of one container the pod would fit; None if no number is found."""
+    """Return how many fewer cards one container must request so that the pod fits; None if no number is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         most = min(container.cards - 1, len(list_suiting(node.states, container)))
@@ -64,7 +64,7 @@ def find_fewer_cards(
 
 
 def replace_containers(request: PodRequest, places: Sequence[int], **fields: object) -> PodRequest:
-    """Return the request with changed fields of the containers at these places."""
+    """Return the request with fields changed in the containers at these positions."""
     return PodRequest(
         tuple(
             msgspec.structs.replace(container, **fields) if place in places else container
@@ -74,7 +74,7 @@ def replace_containers(request: PodRequest, places: Sequence[int], **fields: obj
 
 
 def list_distinct(request: PodRequest) -> Iterator[int]:
-    """Return the places of the containers, the first one only of containers with equal requests."""
+    """Yield the positions of the containers; of several containers with equal requests, only the first."""
     distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
         nameless = msgspec.structs.replace(container, container="")
@@ -124,7 +124,7 @@ def _find_free(amounts: list[int], container: ContainerRequest) -> int:
 
 
 def _cut(amounts: range, half: int, *, large: bool) -> range:
-    """Return the amounts below half of the request if `large` is set, else the others."""
+    """Return the amounts below half of the request if `large` is set, otherwise the others."""
     if large:
         return range(amounts.start, min(amounts.stop, half), amounts.step)
     start = amounts.start

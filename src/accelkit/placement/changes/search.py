@@ -1,4 +1,4 @@
-"""Search for the changes of one node, from the smallest kind to the largest."""
+"""Search for changes on one node, from the smallest kind to the largest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accelkit.placement.policies import AnyPolicy
 def search_changes(
     situation: Situation, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget
 ) -> Iterator[Change | None]:
-    """Yield the changes after which a pod would fit a node, at most one of each kind, the smallest first.
+    """Yield the changes after which a pod would fit a node: at most one of each kind, the smallest kind first.
 
     None is yielded after each trial, so that other work can run in between. The search ends early when the budget is
     spent.

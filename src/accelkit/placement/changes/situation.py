@@ -12,13 +12,13 @@ from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import Charge
 from accelkit.placement.misfit import MisfitReason
 
-# The charges of a pod by the place of each card on its node; None if the charges of the pod are unknown.
+# The charges of a pod by the position of each card on its node; None if the charges of the pod are unknown.
 PlacedCharges = tuple[tuple[int, Charge], ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that holds cards of the node.
+    """A pod that holds cards on the node.
 
     Attributes:
         charges: its charge on each card; pods with equal charges are interchangeable. None if unknown.
@@ -47,11 +47,11 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Permitted changes of a request.
+    """Permitted changes to a request.
 
     Attributes:
-        memory_steps: steps in bytes by which memory can be reduced; the first that divides the amount is used, else
-            one byte.
+        memory_steps: steps in bytes by which memory can be reduced; the first one that divides the amount is used,
+            otherwise one byte.
         fixed: constraints that the author of the pod cannot leave out.
     """
 
@@ -59,7 +59,7 @@ class Terms:
     fixed: frozenset[str] = frozenset()
 
 
-# These rules do not exclude a card for good, because the pods on it may end.
+# These rules do not exclude a card permanently, because the pods on it may end.
 _PASSING: Final = (None, MisfitReason.APART)
 
 
@@ -77,7 +77,7 @@ def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> li
 
 
 def bound_lack(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> int:
-    """Return a lower bound of the bytes that other pods would have to free; it is small if changes are small.
+    """Return a lower bound on the bytes that other pods would have to free; it is small if changes are small.
 
     Init containers are left out, because later containers get their memory.
     """

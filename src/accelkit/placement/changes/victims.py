@@ -1,8 +1,8 @@
 """Search for the pods that must leave a node so that a pod of higher priority gets its cards.
 
-The search removes the pods of the cards that are freed at the lowest cost, or else all candidates. It then restores
-them one after the other: first those of the highest priority, then the small ones. None of the pods that remain in the
-result can stay.
+The search removes the pods on the cards that can be freed at the lowest cost, or otherwise all candidates. It then
+restores them one after the other: first those of the highest priority, then the small ones. None of the pods that
+remain in the result can stay on the node.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from accelkit.placement.changes.probe import Probe, Search, finish
 from accelkit.placement.changes.situation import Holder, Situation
 from accelkit.placement.policies import AnyPolicy
 
-# Limits of a search for one node, and for all nodes of a pod: at about 25 microseconds a step, two seconds.
+# Limits on a search for one node, and for all nodes of a pod: two seconds at about 25 microseconds per step.
 STEPS_PER_NODE: Final = 4_000
 MOST_STEPS: Final = 80_000
-# Added to make each priority positive, as kube-scheduler does: in sums, fewer pods then outweigh lower priorities.
+# Added to make each priority positive, as in kube-scheduler, so that in sums fewer pods outweigh lower priorities.
 _LOWEST: Final = 2**31
 
 
@@ -30,7 +30,7 @@ class Candidate:
 
     Attributes:
         holder: the pod, and the amounts that it holds.
-        priority: the priority that admission wrote into the pod.
+        priority: the priority that the API server set in the pod at admission.
     """
 
     holder: Holder
@@ -48,8 +48,8 @@ Rank = tuple[int, int, int, tuple[str, ...]]
 def rank_victims(victims: Collection[Candidate]) -> Rank:
     """Return a sort key that orders sets of victims as kube-scheduler does, the best first.
 
-    It compares the highest priority, then the sum of priorities, which mostly prefers fewer pods, then memory. Names
-    decide between equal sets, so that the choice is repeatable.
+    It compares the highest priority, then the sum of priorities, which usually prefers fewer pods, then memory. Names
+    break ties, so that the choice is repeatable.
     """
     return (
         max((each.priority for each in victims), default=-_LOWEST),
@@ -75,7 +75,7 @@ def find_victims(
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
         candidates: the pods that may leave.
-        budget: the steps of all trials; each trial subtracts its steps.
+        budget: the steps for all trials; each trial subtracts its steps.
         gone: UIDs of pods that leave in any case.
 
     Returns:

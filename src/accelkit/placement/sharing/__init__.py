@@ -1,1 +1,1 @@
-"""Rules of sharing: which cards a pod may have beside other pods, and how much its namespace may hold."""
+"""Sharing rules: which cards a pod may share with other pods, and how much its namespace may hold."""

@@ -1,4 +1,4 @@
-"""Rules of sharing that exclude a container from a card, whatever is free on it."""
+"""Sharing rules that exclude a container from a card, regardless of what is free on the card."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Neighbours(msgspec.Struct, frozen=True):
     """Which of the pods that a request selects hold a share of a card.
 
     Attributes:
-        sure: selectors of pods of which one holds a share of the card.
-        possible: selectors of pods of which one may hold a share: a pod on the node whose cards are unknown.
+        sure: selectors for which a matching pod holds a share of the card.
+        possible: selectors for which a matching pod may hold a share: it is on the node, but its cards are unknown.
     """
 
     sure: frozenset[PodSelector] = frozenset()
@@ -39,7 +39,7 @@ NOBODY: Final = Neighbours()
 
 
 def is_ruled(container: ContainerRequest) -> bool:
-    """Return whether rules of sharing apply to a container: by identity, neighbours or reservations of cards."""
+    """Return whether sharing rules apply to a container: by card identity, by neighbours or by card reservations."""
     return bool(container.card_ids or container.beside or container.apart or container.closed)
 
 
@@ -51,7 +51,7 @@ def find_bar(
     Args:
         card: the card.
         reserved: its reservation; None if all pods may use it.
-        neighbours: which of the pods that the container selects hold shares of it.
+        neighbours: which of the pods selected by the container hold shares of it.
         container: the container that requests the card.
     """
     if container.card_ids and card.id not in container.card_ids:
@@ -78,7 +78,7 @@ def describe_bars(
     """
     if not bars:
         return None
-    # The last rule in the order belongs to the cards that passed most rules.
+    # The last rule in the order belongs to the cards that passed the most rules.
     reason = max(bars, key=_ORDER.index)
     match reason:
         case MisfitReason.CARD_IDS:

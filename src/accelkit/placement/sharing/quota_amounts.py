@@ -1,7 +1,7 @@
 """Amounts of a pod that count against the quota of its namespace: memory and compute of shares, and cards.
 
-A whole card counts as one card, whatever its memory, so that the amounts of a pod are known before its cards are. Cards
-that a container requests by number count in the same way, because the request need not name an amount.
+A whole card counts as one card, regardless of its memory, so the amounts of a pod are known before its cards are.
+Cards that a container requests by number count in the same way, because the request need not name an amount.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
 def sum_request(request: PodRequest) -> QuotaAmounts:
     """Return the amounts that a pod will hold, wherever it is placed.
 
-    Containers use the amounts that plain init containers leave before they take more.
+    Containers first use the amounts that plain init containers leave, before they take more.
     """
     memory = cards = compute = counted = 0
     memory_pool = cards_pool = compute_pool = 0

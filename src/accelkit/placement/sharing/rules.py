@@ -1,4 +1,4 @@
-"""The administrator's rules of sharing: quotas of namespaces, and cards that are reserved for some pods.
+"""The administrator's sharing rules: quotas of namespaces, and cards that are reserved for some pods.
 
 This module does no I/O: its input is a loaded YAML document.
 """
@@ -23,12 +23,13 @@ _MOST_NAMED: Final = 4
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of each of some namespaces; an amount that is not named is not limited.
+    """Limits for each of some namespaces; an amount that is not named is not limited.
 
     Attributes:
-        namespaces: names, with `*`, `?` and `[…]` as in file names; the quota applies to each namespace separately.
+        namespaces: names, with `*`, `?` and `[…]` as in file name patterns; the quota applies to each namespace
+            separately.
         memory: memory of shared cards, for example `64GiB`.
-        cards: number of whole cards, and of cards that containers request by number.
+        cards: number of whole cards and of cards that containers request by number.
         compute: compute of shared cards, in thousandths of a card.
     """
 
@@ -39,14 +40,14 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def memory_bytes(self) -> int | None:
-        """The limit of memory in bytes."""
+        """The memory limit in bytes."""
         if self.memory is None:
             return None
         return 0 if self.memory in {0, "0"} else parse_size(str(self.memory))
 
 
 class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods that may use reserved cards: those of some namespaces, of a priority, or both at once."""
+    """Pods that may use reserved cards: pods in some namespaces, with a priority, or with both."""
 
     namespaces: tuple[str, ...] = ()
     priority: int | None = None
@@ -65,13 +66,13 @@ class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some cards of some nodes; a field that is not set matches all.
+    """Some cards on some nodes; a field that is not set matches everything.
 
     Attributes:
         nodes: names of nodes, with `*`, `?` and `[…]`.
         model: model of the cards.
         ids: IDs of the cards.
-        count: number of these cards on each node, the first in the order of its inventory.
+        count: maximum number of these cards on each node, taken from the start of its inventory.
     """
 
     nodes: tuple[str, ...] = ("*",)
@@ -91,9 +92,9 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """Cards that only some pods may use.
 
     Attributes:
-        name: name that messages to users contain; it is unique.
-        cards: all cards that match one of these.
-        allowed: pods that match one of these.
+        name: unique name, which messages to users contain.
+        cards: selections; a card that matches any of them is reserved.
+        allowed: selections; a pod that matches any of them may use the cards.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All rules; if several name the same namespace or card, the first applies."""
+    """All sharing rules; if several name the same namespace or card, the first applies."""
 
     quotas: tuple[Quota, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -117,7 +118,7 @@ class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((quota for quota in self.quotas if _matches(namespace, quota.namespaces)), None)
 
     def close(self, request: PodRequest, namespace: str, priority: int) -> PodRequest:
-        """Return a pod's request with the reservations that exclude the pod."""
+        """Return a pod's request, extended by the reservations that exclude the pod."""
         closed = frozenset(
             each.name
             for each in self.reservations
@@ -145,7 +146,7 @@ def read_rules(document: object) -> SharingRules:
     """Return the rules of a loaded YAML document; an empty document has none.
 
     Raises:
-        ConfigurationError: the document does not contain valid rules; the message has the cause.
+        ConfigurationError: the document does not contain valid rules; the message names the cause.
     """
     try:
         rules = msgspec.convert({} if document is None else document, SharingRules)
@@ -173,7 +174,7 @@ def read_rules(document: object) -> SharingRules:
 def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, requested: QuotaAmounts) -> Misfit | None:
     """Return why a namespace may not have more; None if it may.
 
-    Amounts that a pod does not request do not count against it, however much of them the namespace holds.
+    Amounts that a pod does not request are not checked, however much of them the namespace holds.
     """
     limits = (
         ("memory", quota.memory_bytes, held.memory_bytes, requested.memory_bytes, format_bytes),

@@ -10,7 +10,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.placement.sharing.rules import SharingRules, read_rules
 from accelkit.yaml import load_yaml
 
-# The limit of a ConfigMap.
+# The size limit of a ConfigMap.
 MOST_BYTES: Final = 2**20
 
 
@@ -18,7 +18,7 @@ def parse_rules(text: bytes) -> SharingRules:
     """Return the rules in a text.
 
     Raises:
-        ConfigurationError: the text is not valid rules; the message has the cause.
+        ConfigurationError: the text does not contain valid rules; the message names the cause.
     """
     if len(text) > MOST_BYTES:
         raise ConfigurationError(f"the sharing rules are longer than {MOST_BYTES} bytes")

@@ -1,1 +1,1 @@
-"""The policy `topology`: which sets of cards are connected best, and what their use breaks up."""
+"""The policy `topology`: which sets of cards are best connected, and which groups their use breaks up."""

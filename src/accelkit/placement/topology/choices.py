@@ -15,9 +15,9 @@ from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# Number of the best sets that are tried before others: mostly the first one fits.
+# Number of best sets that are tried before others; usually the first one fits.
 _BEST_SETS: Final = 8
-# Limit of the sets of an init container's cards that are compared with the groups of a later container.
+# Limit on how many sets of an init container's cards are compared with the groups of a later container.
 _MOST_DRAWS: Final = 32
 
 
@@ -30,8 +30,8 @@ class LinkedSets:
         cards: all cards that take new shares.
         pool: cards whose devices the container takes over, and so must use.
         fitting: cards that the container fits.
-        empty: cards of which no pod holds anything.
-        ranks: for each card, the amount that is left of it.
+        empty: cards of which no pod holds any part.
+        ranks: for each card, the amount of it that is left.
         spend: counts steps; returns False if none are left.
     """
 
@@ -67,7 +67,7 @@ class LinkedSets:
             return
         memory = [card.memory_bytes or 0 for card in self.cards]
         if len(self.pool) > container.cards:
-            # The kubelet selects any cards of the pool, so every selection must be suitable.
+            # The kubelet may select any cards of the pool, so every selection must be suitable.
             draws = list(islice(combinations(sorted(self.pool), container.cards), _MOST_DRAWS + 1))
             fits = len(draws) <= _MOST_DRAWS and set(self.fitting) >= set(self.pool)
             if fits and all(may_be_groups(self.links, memory, container.groups, _mask(draw)) for draw in draws):

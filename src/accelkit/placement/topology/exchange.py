@@ -1,6 +1,6 @@
-"""Search for a well connected set among too many cards to compare all sets: it grows sets and exchanges single cards.
+"""Search for a well-connected set if there are too many cards to compare all sets: grow sets and exchange cards.
 
-No exchange of one card improves the set that is found; a better set may exist.
+No exchange of a single card improves the set that is found, but a better set may exist.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from accelkit.placement.topology.set_tables import NO_PAIR
 _Weights: TypeAlias = npt.NDArray[np.int64]
 _Cards: TypeAlias = npt.NDArray[np.bool_]
 
-# Number of cards that are tried as the first of a set, those with the strongest connections first.
+# Number of cards that are tried as the first card of a set, those with the strongest connections first.
 _SEEDS: Final = 8
-# Width of a field of the measure: sums stay far below it, for as many cards as a request may have.
+# Width in bits of a field of the measure; sums stay far below its limit, for as many cards as a request may have.
 _SHIFT: Final = 26
 _IMPOSSIBLE: Final = -1
 
@@ -52,7 +52,7 @@ class _Search:
         self._links = np.array(links.weights, dtype=np.int64)
         self._candidates, self._kept = _to_array(set_request.free, cards), _to_array(set_request.required, cards)
         self._empty = _to_array(set_request.empty, cards)
-        # The same weights, but lower than any weight for two cards that may not be together.
+        # The same weights, except that pairs of cards that may not be together weigh less than any other pair.
         self._weights = self._links.copy()
         for one, others in enumerate(set_request.together):
             apart = ~_to_array(others, cards)
@@ -66,7 +66,7 @@ class _Search:
         return [int(card) for card in cards[np.argsort(-strongest, kind="stable")][:_SEEDS]]
 
     def grow(self, seed: tuple[int, ...], count: int) -> tuple[int, ...] | None:
-        """Add the best connected card until the set has `count`; return None if no card is possible."""
+        """Keep adding the best connected card until the set has `count` cards; return None if no card is possible."""
         chosen = list(seed)
         while len(chosen) < count:
             value = self._value_with(chosen)
@@ -89,7 +89,7 @@ class _Search:
         return chosen
 
     def measure(self, chosen: Sequence[int]) -> int:
-        """Return a number that orders sets as a comparison of all sets does; negative for an impossible set."""
+        """Return a number that ranks sets like a comparison of all sets does; negative for an impossible set."""
         block = self._weights[np.ix_(chosen, chosen)]
         pairs = block[np.triu_indices(len(chosen), 1)]
         weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)
@@ -101,14 +101,14 @@ class _Search:
         return int(self._links[np.ix_(rest, rest)].sum()) // 2
 
     def _replace(self, chosen: tuple[int, ...], out: int) -> tuple[int, tuple[int, ...]]:
-        """Return the best set with another card in place of one, and its measure."""
+        """Return the best set in which another card replaces one card, and its measure."""
         rest = [card for card in chosen if card != out]
         added = int(np.argmax(self._value_with(rest)))
         found = tuple(sorted((*rest, added)))
         return (self.measure(found), found) if self._candidates[added] and added not in rest else (_IMPOSSIBLE, chosen)
 
     def _value_with(self, chosen: Sequence[int]) -> _Weights:
-        """Return, for each card, the measure of the set with it; negative if that is not possible."""
+        """Return, for each card, the measure of the set with that card; negative if the set is impossible."""
         possible, rest = self._candidates.copy(), self._empty.copy()
         possible[list(chosen)] = rest[list(chosen)] = False
         # Between two equally good cards, the one with the weakest links to the remaining empty cards is better.

@@ -1,4 +1,4 @@
-"""Search of cards for a container whose cards must be near each other in groups, some of which share a socket.
+"""Search for cards for a container whose cards must be near each other in groups, some of which share a socket.
 
 Group by group, the set that the policy `topology` prefers is tried first; the search backtracks.
 """
@@ -16,7 +16,7 @@ from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS
 
-# Limit of the steps of a check whether cards are in the requested groups.
+# Limit on the steps of a check of whether cards are in the requested groups.
 _STEPS: Final = 2_000
 _LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
 
@@ -27,10 +27,10 @@ class GroupSearch:
 
     Attributes:
         links: the connections of the node's cards.
-        memory: the memory of each card in bytes, 0 if unknown.
-        empty: the cards of which no pod holds anything, as a bit mask.
+        memory: the memory of each card in bytes; 0 if unknown.
+        empty: the cards of which no pod holds any part, as a bit mask.
         required: the cards that must be chosen.
-        ranks: for each card, the amount that is left of it; empty if all are equal.
+        ranks: for each card, the amount of it that is left; empty if all are equal.
         spend: counts steps; returns False if none are left.
     """
 
@@ -42,7 +42,7 @@ class GroupSearch:
     spend: Callable[[int], bool]
 
     def find(self, groups: Sequence[CardGroup], free: int) -> Iterator[tuple[int, ...]]:
-        """Yield the cards of all groups together; end early if the steps are spent.
+        """Yield the cards of all groups together; stop early if no steps are left.
 
         Args:
             groups: the requested groups.
@@ -83,7 +83,7 @@ class GroupSearch:
 
     def _enumerate(self, set_request: SetRequest) -> Iterable[tuple[int, ...]]:
         ranked = rank_sets(self.links, set_request, self.ranks)
-        # Of many cards only one set is ranked, so all others may have to be tried.
+        # If there are many cards, only one set is ranked, so all others may have to be tried.
         return (
             ranked
             if len(self.memory) <= MOST_CARDS
@@ -91,7 +91,7 @@ class GroupSearch:
         )
 
     def _keep_near(self, free: int, others: int, least: int) -> int:
-        """Return the free cards whose weight with each of the others is at least `least`."""
+        """Return the free cards whose connection to each of the others has at least the weight `least`."""
         weights, cards = self.links.weights, list_cards(others)
         return sum(1 << card for card in list_cards(free) if all(weights[card][o] >= least for o in cards if o != card))
 
@@ -101,7 +101,7 @@ def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[Card
 
     Args:
         links: the connections of the node's cards.
-        memory: the memory of each card in bytes, 0 if unknown.
+        memory: the memory of each card in bytes; 0 if unknown.
         groups: the requested groups.
         chosen: the cards, as a bit mask.
     """

@@ -1,4 +1,4 @@
-"""Connections of the cards of a node: a weight for each pair.
+"""Connections between the cards of a node: a weight for each pair.
 
 | weight | the two cards share |
 |---|---|
@@ -31,15 +31,15 @@ from accelkit.texts import shorten
 Names: TypeAlias = tuple[tuple[str, ...], ...]
 Weights: TypeAlias = tuple[tuple[int, ...], ...]
 
-# Two cards with this weight or more have the nearest connection. Several links are faster, but not nearer.
+# Two cards with at least this weight have the nearest connection. Several links are faster, but not nearer.
 LINKED: Final = 8
-# Least weights of two cards below the same PCI switches, and on the same NUMA node.
+# Minimum weights for two cards below common PCI switches, and on the same NUMA node.
 SAME_SWITCH: Final = 4
 SAME_SOCKET: Final = 2
 
 _OTHER_LINK: Final = 6
 _LINKS: Final[Mapping[str, int]] = {NVLINK: LINKED, NVSWITCH: LINKED, XGMI: LINKED, XGMI_HIVE: 7, XE_LINK: 6}
-# More links than any card has: the limit of an inventory's count.
+# More links than any card has; limit on the count in an inventory.
 _MOST_LINKS: Final = 36
 _MOST_NAME: Final = 40
 _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
@@ -53,34 +53,36 @@ _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
     Nearness.CROSS_NUMA: (0, "other NUMA node"),
 }
 _FABRICS: Final = (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED)
-# The matrix has a link without its kind, and the cards have the kind.
+# The matrix contains a link without its kind; the cards contain the kind.
 _UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in _FABRICS)
 
 
 @dataclass(frozen=True, eq=False)
 class CardLinks:
-    """The connections of the cards of a node, in the order of its inventory; equal ones are one object.
+    """The connections between the cards of a node, in inventory order; equal connections are the same object.
 
     Attributes:
-        weights: the weight of card i and card j; 0 for a card and itself.
-        names: the connection of card i and card j, for example `2 NVLink` or `PCI switch`; empty for a card and itself.
+        weights: the weight for card i and card j; 0 for a card and itself.
+        names: the connection between card i and card j, for example `2 NVLink` or `PCI switch`; empty for a card and
+            itself.
     """
 
     weights: Weights
     names: Names
 
     def describe(self, places: Iterable[int]) -> dict[str, int]:
-        """Return the number of pairs of these cards with each connection, the strongest first."""
+        """Return, for each connection, the number of pairs of these cards that have it, the strongest first."""
         pairs = sorted(combinations(sorted(places), 2), key=lambda pair: -self.weights[pair[0]][pair[1]])
         return dict(Counter(self.names[i][j] for i, j in pairs))
 
 
 def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks | None:
-    """Return the connections of a node's cards; None for more cards than any machine has.
+    """Return the connections between a node's cards; None if there are more cards than any machine has.
 
     Args:
-        cards: the cards of the inventory, in its order.
-        topology: its matrix of `Nearness`; if its size differs, the connections are derived from the cards alone.
+        cards: the cards in inventory order.
+        topology: the `Nearness` matrix of the inventory; if its size does not match, the connections are derived from
+            the cards alone.
     """
     if len(cards) > MAX_CARDS:
         return None
@@ -89,7 +91,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
     linked_letters = sum(row.count(letter) for row in topology for letter in _FABRICS)
     complete = fits and linked_letters == sum(len(card.links) for card in cards)
     if complete and (named := _name_letters(kinds)) is not None:
-        # The matrix is complete, and the same for all nodes of a kind.
+        # The matrix is complete, and the same for all nodes of the same kind.
         return _build(tuple(topology), (), named)
     places = {card.id: place for place, card in enumerate(cards)}
     linked = tuple(
@@ -121,7 +123,7 @@ def _build(
     for here, links in enumerate(linked):
         for there, kind, count in links:
             link = _weigh(kind, count)
-            # One card alone may report a link, and several links may join the same two cards.
+            # Only one of the two cards may report a link, and several links may join the same two cards.
             for i, j in ((here, there), (there, here)):
                 if link[0] > found[i][j][0] or found[i][j][1] in _UNNAMED:
                     found[i][j] = link
@@ -137,7 +139,7 @@ def _intern(weights: Weights, names: Names) -> CardLinks:
 
 @lru_cache(maxsize=128)
 def restrict(links: CardLinks, places: tuple[int, ...]) -> CardLinks:
-    """Return the connections of some of the cards, in this order."""
+    """Return the connections between some of the cards, in the given order."""
     return _intern(
         tuple(tuple(links.weights[i][j] for j in places) for i in places),
         tuple(tuple(links.names[i][j] for j in places) for i in places),
@@ -151,7 +153,7 @@ def _weigh(kind: str, count: int) -> tuple[int, str]:
 
 
 def _compare(a: Card, b: Card) -> str:
-    """Return how near two cards are by their own positions, without links."""
+    """Return how near two cards are according to their positions, without links."""
     if a.pci_root and a.pci_root == b.pci_root:
         return Nearness.HOST_BRIDGE
     if a.numa is None or b.numa is None:

@@ -1,9 +1,9 @@
-"""Order of the sets of cards that a container may have by their connections.
+"""Ranking, by their connections, of the sets of cards that a container may get.
 
-The weakest pair of a set counts first, because a program waits for its slowest connection, then the sum of all its
-pairs. Among equal sets, the best one leaves the empty cards connected best (the sum of their pairs), so that larger
-groups stay whole. Then the least remaining memory decides, then the lowest numbers. Of up to 16 cards all sets are
-compared; of more cards, the search finds one good set.
+The weakest pair of a set counts first, because a program waits for its slowest connection, then the sum of all pairs.
+Among equal sets, the best one leaves the empty cards best connected (by the sum of their pairs), so that larger groups
+stay whole. Then the least remaining memory decides, then the lowest numbers. With up to 16 cards, all sets are
+compared; with more, the search finds one good set.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOST_RANK_BITS: Final = 58
 
 
 def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the possible sets, the best first; of more than 16 cards only one good set.
+    """Yield the possible sets, the best first; with more than 16 cards, only one good set.
 
     Args:
         links: the connections of the node's cards.
         set_request: the conditions of possible sets.
-        ranks: for each card, the amount that is left of it; empty if all are equal.
+        ranks: for each card, the amount of it that is left; empty if all are equal.
     """
     places = list_cards(set_request.free | set_request.empty)
     if len(places) > MOST_CARDS:
@@ -60,7 +60,7 @@ def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = 
 
 
 def count_steps(links: CardLinks, set_request: SetRequest) -> int:
-    """Return the number of steps that the best set takes to find; it does not depend on the machine or the time."""
+    """Return the number of steps needed to find the best set; it does not depend on the machine or the time."""
     cards = min((set_request.free | set_request.empty).bit_count(), len(links.weights))
     sets = comb(cards, set_request.count) if cards <= MOST_CARDS else cards * cards * set_request.count
     return set_request.count + sets // _SETS_PER_STEP
@@ -73,7 +73,7 @@ def _find_best(links: CardLinks, set_request: SetRequest) -> int | None:
 
 
 def _list_possible(cards: int, set_request: SetRequest) -> Masks:
-    """Return the possible sets in the order of their numbers."""
+    """Return the possible sets, ordered by their card numbers."""
     sets: Masks = list_sets(cards, set_request.count)
     sets = sets[(sets & ~set_request.free == 0) & (sets & set_request.required == set_request.required)]
     for card, others in enumerate(set_request.together):
@@ -94,7 +94,7 @@ def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
 
 def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
     total = np.zeros(len(sets), dtype=np.int64)
-    # A value of an inventory may use all bits of an integer, and 16 of them are added.
+    # A value from an inventory may use all bits of an integer, and up to 16 of them are added.
     beyond = max(0, max(ranks, default=0).bit_length() - _MOST_RANK_BITS)
     for card, rank in enumerate(ranks):
         total += (sets >> card & 1) * (rank >> beyond)
@@ -102,7 +102,7 @@ def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
 
 
 def _pack(set_request: SetRequest, places: Sequence[int]) -> SetRequest:
-    """Return the conditions with the cards numbered by their places among some cards."""
+    """Return the conditions with the cards renumbered by their positions among some cards."""
 
     def pack(mask: int) -> int:
         return sum((mask >> place & 1) << card for card, place in enumerate(places))

@@ -1,4 +1,4 @@
-"""Conditions of the set of cards that a search must find on a node."""
+"""Conditions for the set of cards that a search must find on a node."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """Conditions of possible sets, as bit masks: bit i is card i of the node.
+    """Conditions for possible sets, as bit masks: bit i stands for card i of the node.
 
     Attributes:
         count: the number of cards.
         free: the cards that may be chosen.
-        empty: the cards of which no pod holds anything; those that are left should stay well connected.
+        empty: the cards of which no pod holds any part; those that are left should stay well connected.
         required: the cards that must be in the set.
         together: for each card, the cards that may be in a set with it; empty if there is no restriction.
     """
@@ -25,5 +25,5 @@ class SetRequest:
 
 
 def list_cards(mask: int) -> tuple[int, ...]:
-    """Return the cards of a mask, ascending."""
+    """Return the cards of a mask in ascending order."""
     return tuple(card for card in range(mask.bit_length()) if mask >> card & 1)

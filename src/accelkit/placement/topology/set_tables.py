@@ -1,7 +1,7 @@
 """Measures of all sets of up to 16 cards: their weakest pair, and the sum of all pairs, by bit masks.
 
-Bit i of a mask is card i. The table of all masks takes a millisecond for 16 cards. It is stored with the connections of
-the cards, which are the same on all nodes of a kind.
+Bit i of a mask stands for card i. Computing the table of all masks takes a millisecond for 16 cards. It is stored with
+the connections of the cards, which are the same on all nodes of the same kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.placement.topology.links import CardLinks
 # With up to this number of cards, all sets are measured.
 MOST_CARDS: Final = 16
 
-# Value for a set without a pair: more than any weight.
+# Value for a set without a pair; higher than any weight.
 NO_PAIR: Final = 1023
 
 Masks: TypeAlias = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ class SetTables:
     """The measures of all sets of a node's cards, by mask.
 
     Attributes:
-        weakest: the weight of the weakest pair, NO_PAIR for fewer than two cards; shape (2 ** cards).
+        weakest: the weight of the weakest pair; NO_PAIR for fewer than two cards; shape (2 ** cards).
         sums: the sum of the weights of all pairs; shape (2 ** cards).
     """
 
@@ -44,7 +44,7 @@ def build_tables(links: CardLinks) -> SetTables:
     cards = len(links.weights)
     weakest, sums = np.full(1 << cards, NO_PAIR, dtype=np.int32), np.zeros(1 << cards, dtype=np.int32)
     for card in range(cards):
-        # For the sets of the cards before this one: this card's weakest pair with them, and its sum.
+        # For the sets of the cards before this one: the weakest pair of this card with them, and the sum of its pairs.
         low, total = np.full(1 << card, NO_PAIR, dtype=np.int32), np.zeros(1 << card, dtype=np.int32)
         for other in range(card):
             half, weight = 1 << other, links.weights[card][other]
@@ -58,7 +58,7 @@ def build_tables(links: CardLinks) -> SetTables:
 
 @lru_cache(maxsize=256)
 def list_sets(cards: int, count: int) -> Masks:
-    """Return all sets of `count` of the first `cards` cards, in the order of their numbers: 0 1, 0 2, … 1 2, …."""
+    """Return all sets of `count` of the first `cards` cards, ordered by their card numbers: 0 1, 0 2, … 1 2, …."""
     masks = np.arange(1 << cards, dtype=np.int64)
     masks = masks[np.bitwise_count(masks) == count]
     mirrored = np.zeros_like(masks)
