@@ -1,7 +1,7 @@
 """Amounts of resources that accelkit only counts: names of extended resources, each with an integer.
 
-They are sorted by name and each name occurs once, so that equal amounts compare as equal. A resource that is not named
-is unknown: a card without it cannot give any of it. A card that has none left names it with 0.
+The amounts are sorted by name and each name occurs once, so that equal amounts compare as equal. A resource that is not
+named is unknown: a card without it cannot provide any. A card that has none left lists the resource with 0.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def find_lack(free: Amounts, requested: Amounts, unlimited: str = "") -> str:
     """Return the first resource of which less is free than is wanted, or an empty string.
 
     Args:
-        free: the amounts that a card has left.
-        requested: the requested amounts. A request of 0 needs a card that has the resource at all.
-        unlimited: a resource that is unlimited on cards that do not state an amount of it.
+        free: the amounts that are left on a card.
+        requested: the requested amounts. Even a request for 0 needs a card that has the resource.
+        unlimited: a resource that is unlimited on cards that do not state an amount for it.
     """
     left = dict(free)
     for name, amount in requested:

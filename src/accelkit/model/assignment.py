@@ -14,7 +14,7 @@ from accelkit.texts import shorten
 
 ASSIGNMENT_VERSION: Final = 1
 MAX_ASSIGNMENT_BYTES: Final = 64 * 1024
-# Not a container's name. It holds the shares that the pod gave up and that another pod is about to be charged with.
+# Not a valid container name. It holds the shares that the pod gave up and that will be charged to another pod.
 MOVING: Final = "(moving)"
 
 
@@ -32,7 +32,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """The shares of each container, by container name.
 
     Attributes:
-        broken: constraints that the kubelet's choice broke.
+        broken: constraints that the kubelet's choice violated.
         recorded: whether the node agent wrote the first assignment of the pod, because the extender did not bind it.
     """
 
@@ -54,7 +54,8 @@ def decode_assignment(text: str) -> Assignment:
     """Read the value of the annotation.
 
     Raises:
-        AssignmentError: the value is too long, malformed or of another version, or an amount is out of range.
+        AssignmentError: the value is too long, is malformed, has a different version, or contains an amount that is out
+            of range.
     """
     if len(text) > MAX_ASSIGNMENT_BYTES:
         raise AssignmentError(f"assignment of {len(text)} characters is over the limit of {MAX_ASSIGNMENT_BYTES}")

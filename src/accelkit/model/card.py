@@ -48,32 +48,32 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     """One card as the node agent reports it.
 
     Attributes:
-        id: the UUID, else location and device ID.
+        id: the UUID, or otherwise the location and device ID.
         memory_bytes: the memory of the card; None if it could not be read. Unknown memory cannot be shared, but the
-            card can be assigned whole.
+            card can be assigned as a whole.
         reserved_bytes: the part of the memory that driver and firmware reserve.
-        numa: the NUMA node, None if unknown.
+        numa: the NUMA node; None if unknown.
         pci_root: the PCI root complex, such as `pci0000:00`; empty if unknown.
         health_reason: why the card is not healthy, as a sentence; empty if it is healthy.
-        index: the node's own number of the card, which users read; it does not change while the node runs.
-        minor: the driver's number, as in the names of device nodes; None if unknown.
+        index: the number that the node assigns to the card and users read; it does not change while the node runs.
+        minor: the number that the driver assigns, as in the names of device nodes; None if unknown.
         bdf: the PCI address, such as `0000:19:00.0`; empty if unknown.
-        memory_source: the source of `memory_bytes` (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty without one.
-        estimated: whether the source states the memory of the kind of card, not of this card.
-        cordoned: whether an administrator took the card out of placement, whatever its health.
+        memory_source: the source of `memory_bytes` (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty if there is none.
+        estimated: whether the source states the memory of this kind of card, not of this card itself.
+        cordoned: whether an administrator took the card out of placement, regardless of its health.
         fault: the error that takes the card out of placement until it is repaired, which the agent remembers; empty
-            without one.
+            if there is none.
         enforcement: the mechanism that keeps shares of this card within their memory (`mps`, `dmem`); empty if they are
             advisory.
-        preferred: whether the card is assigned before the other cards of its node if it fits; from a label of the node.
-        amounts: its amounts of resources that accelkit only counts. They come from the node's status, not its agent.
-        memory_factor: the factor of its memory that all shares together may take. A single share never takes more than
-            the memory.
-        target: the target that kernels for it are compiled for, such as `hip:gfx90a`, if the card reports one; empty if
-            vendor and model determine it.
-        driver_version: the version of its vendor's driver, such as `550.54.14`; empty if unknown, as for most drivers
-            of the kernel.
-        nic: the letter of the `Nearness` of the nearest network card; empty without one, or if it is unknown.
+        preferred: whether the card is assigned before the other cards of its node if it fits; from a label on the node.
+        amounts: amounts of resources that accelkit only counts. They come from the node's status, not its agent.
+        memory_factor: the maximum combined size of all shares, as a multiple of the card's memory. A single share never
+            takes more than the memory.
+        target: the target for which kernels for the card are compiled, such as `hip:gfx90a`, if the card reports one;
+            empty if vendor and model determine it.
+        driver_version: the version of its vendor's driver, such as `550.54.14`; empty if unknown, as for most
+            drivers in the kernel.
+        nic: the letter of the `Nearness` of the nearest network card; empty if there is none or it is unknown.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def number(self) -> int | None:
-        """The number that other systems use for the card: the driver's, else the node's own."""
+        """The number that other systems use for the card: the driver's number, otherwise the node's own."""
         return self.index if self.minor is None else self.minor
 
     @property

@@ -1,4 +1,4 @@
-"""The health reasons with which an agent reports a lost card, for their writers and their readers."""
+"""The health reasons with which an agent reports a lost card, shared by writers and readers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def read_cordon(node: Node) -> frozenset[str]:
 
 
 def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
-    """Return the cards, cordoned where `words` name them; a card without a number has that of its place."""
+    """Return the cards, cordoned where `words` name them; a card without a number has the number of its position."""
     if not words and not any(card.cordoned for card in cards):
         return tuple(cards)
     return tuple(
@@ -35,6 +35,6 @@ def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ..
 
 
 def is_named(card: Card, place: int, words: frozenset[str]) -> bool:
-    """Return whether words name a card; `place` is its number if it has none."""
+    """Return whether words name a card; `place` is used as the number if it has none."""
     number = place if card.index is None else card.index
     return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

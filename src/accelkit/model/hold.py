@@ -1,7 +1,7 @@
-"""The hold of cards for a pod, as `accelkit defrag` writes it on the pod's status before it evicts other pods.
+"""The hold on cards for a pod, which `accelkit defrag` writes to the pod's status before it evicts other pods.
 
-A condition of the pod carries it. Users who may edit pods cannot write it, because the API server keeps `pods/status`
-apart; it ends with the pod, and each replica of the extender reads it from the watch of pods.
+A condition on the pod contains the hold. Users who may edit pods cannot write it, because `pods/status` needs a
+separate permission. It ends with the pod, and each replica of the extender reads it from the watch of pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Hold(msgspec.Struct, frozen=True):
     """Cards that are held for a pod.
 
     Attributes:
-        node: the node of the cards.
+        node: the node with the cards.
         until: the end of the hold, with a time zone.
         evicted: the UIDs of the pods that are evicted for it.
     """
@@ -38,7 +38,7 @@ class Hold(msgspec.Struct, frozen=True):
         return self.until.tzinfo is not None and 0 < self.until.timestamp() - now <= MOST_HOLD_SECONDS
 
     def build_condition(self) -> dict[str, str]:
-        """Return the condition that carries the hold."""
+        """Return the condition that contains the hold."""
         message = msgspec.json.encode(self).decode()
         return {"type": HOLD_CONDITION, "status": "True", "reason": "Defragmentation", "message": message}
 
@@ -47,7 +47,7 @@ _hold = msgspec.json.Decoder(Hold)
 
 
 def find_hold(conditions: Iterable[PodCondition]) -> Hold | None:
-    """Return the hold in a pod's conditions; None without one, and if it is not valid JSON of a hold."""
+    """Return the hold in a pod's conditions; None if there is none, or if it is not a valid hold in JSON."""
     for each in conditions:
         if each.type == HOLD_CONDITION and each.status == "True" and len(each.message or "") <= _MOST_BYTES:
             try:

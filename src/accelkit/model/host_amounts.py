@@ -18,13 +18,13 @@ class HostAmounts(NamedTuple):
     memory_bytes: float
 
     def __add__(self, other: object) -> HostAmounts:
-        """Return the sum of each."""
+        """Return the sum of each amount."""
         if not isinstance(other, HostAmounts):
             return NotImplemented
         return HostAmounts(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
 
     def most(self, other: HostAmounts) -> HostAmounts:
-        """Return the greater of each."""
+        """Return the greater value of each amount."""
         return HostAmounts(max(self.cpu_milli, other.cpu_milli), max(self.memory_bytes, other.memory_bytes))
 
 

@@ -1,7 +1,7 @@
 """The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
 
-The annotation is the ledger's source of cards. For nodes without it, labels of another system can be the source. If the
-annotation cannot be read or is of a newer version, the node's cards are unknown, which differs from having none.
+The ledger takes the cards from the annotation. For nodes without it, labels of another system can be the source. If the
+annotation cannot be read or has a newer version, the node's cards are unknown, which differs from having none.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Inventory(msgspec.Struct, frozen=True):
     Attributes:
         unit_bytes: the bytes of one `accelkit.io/memory` unit on this node.
         cards: the cards, in the order of the node's numbers.
-        next_unit_bytes: the unit that its agent is configured to advertise and cannot advertise yet; 0 without one.
+        next_unit_bytes: the unit that its agent is configured to advertise but cannot advertise yet; 0 if none.
         problem: why the agent cannot, as a sentence; empty if it only waits for pods to end.
         topology: the nearness of every two cards: row i, column j is the letter of an
             `accelkit.model.topology.Nearness`; empty if it was not detected.
         uncounted: the amounts that containers hold beyond the assignments of their pods, if these cannot be written.
-        former_units: the units in which pods of the node got devices before this one, newest last.
+        former_units: the units in which pods on the node got devices before the current unit, newest last.
         library_problems: the libraries of the cards' vendors that cannot be used on the node, and why, as sentences.
         cdi: the kinds of CDI devices with which containers get cards, sorted; empty for plain device nodes.
-        network: the node's network cards; omitted without any.
+        network: the node's network cards; omitted if there are none.
         withheld: resources that the agent does not offer to new pods. Either the cluster's record does not state that
-            every kube-scheduler calls the extender for them, or they are of a former dialect and containers still hold
-            devices of them. Omitted without any.
+            every kube-scheduler calls the extender for them, or they belong to a former dialect and containers still
+            hold devices of them. Omitted if there are none.
     """
 
     unit_bytes: int
@@ -72,10 +72,10 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def find_unit(unit_bytes: int, former_units: Sequence[FormerUnit], started_at: str | None) -> int:
-    """Return the unit of memory of a pod, in bytes: the node's unit when the kubelet allocated the pod's devices.
+    """Return a pod's memory unit in bytes: the node's unit when the kubelet allocated the pod's devices.
 
     Args:
-        unit_bytes: the node's present unit.
+        unit_bytes: the node's current unit.
         former_units: the units that it had before, newest last.
         started_at: the start time in the pod's status, which its kubelet writes; None before that.
     """
@@ -84,7 +84,7 @@ def find_unit(unit_bytes: int, former_units: Sequence[FormerUnit], started_at: s
 
 
 def find_former_unit(former_units: Sequence[FormerUnit], started_at: str) -> FormerUnit | None:
-    """Return the former unit in which a pod with this start time got devices; None if it was the present unit."""
+    """Return the former unit in which a pod with this start time got devices; None if it was the current unit."""
     started = _read_seconds(started_at) if former_units else None
     return None if started is None else next((each for each in former_units if started <= each.until), None)
 
@@ -114,7 +114,8 @@ def decode_inventory(text: str) -> Inventory:
     """Read the value of the annotation.
 
     Raises:
-        InventoryError: the value is too long, malformed or of another version, or a field is out of range.
+        InventoryError: the value is too long, is malformed, has a different version, or contains a field that is out of
+            range.
     """
     if (length := len(text.encode())) > MAX_INVENTORY_BYTES:
         raise InventoryError(f"inventory of {length} bytes is over the limit of {MAX_INVENTORY_BYTES}")
@@ -133,7 +134,7 @@ def decode_inventory(text: str) -> Inventory:
 
 
 def read_inventory(text: str | None) -> Inventory | None:
-    """Return the inventory of a node by the value of its annotation; None without one that can be read."""
+    """Return the inventory of a node from the value of its annotation; None if it is missing or unreadable."""
     try:
         return None if text is None else decode_inventory(text)
     except InventoryError:

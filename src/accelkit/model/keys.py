@@ -1,7 +1,7 @@
-"""The keys of accelkit on Kubernetes objects, and its environment variables in containers.
+"""The keys that accelkit uses on Kubernetes objects, and its environment variables in containers.
 
 These are labels, annotations, taints, conditions, finalizers and resource names. Each is defined here once.
-docs/reference/keys.md lists who writes and who reads each key.
+docs/reference/keys.md lists the writers and readers of each key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHARE_LABEL: Final = "accelkit.io/share"
 SHARED: Final = "true"
 # The label of another system that accelkit has set on the node. A label that existed before is not removed.
 SHARED_AS_ANNOTATION: Final = "accelkit.io/shared-as"
-# The unit in which pods of the node got memory before accelkit adopted the node.
+# The unit in which pods on the node got memory before accelkit adopted the node.
 FORMER_UNIT_ANNOTATION: Final = "accelkit.io/former-unit"
 # Feature labels, joined by commas, that another system had set when the node was first shared.
 FOREIGN_LABELS_ANNOTATION: Final = "accelkit.io/foreign-labels"
@@ -58,18 +58,18 @@ PARTITIONING_ANNOTATION: Final = "accelkit.io/partitioning"
 # When the extender last announced that cards of the node were freed.
 FREED_AT_ANNOTATION: Final = "accelkit.io/freed-at"
 DRIVER_KERNEL_LABEL: Final = "accelkit.io/driver-kernel"
-# Continued by the name of the vendor.
+# Followed by the name of the vendor.
 DRIVER_VENDOR_LABEL_PREFIX: Final = "accelkit.io/driver-vendor."
 DRIVER_UPGRADE_ANNOTATION: Final = "accelkit.io/driver-upgrade"
 REMEDIATION_ANNOTATION: Final = "accelkit.io/remediation"
 UNHEALTHY_TAINT: Final = "accelkit.io/unhealthy"
-# On Jobs of remediation that reset a card.
+# On remediation Jobs that reset a card.
 RESET_LABEL: Final = "accelkit.io/resets"
 
 # On pods.
 # The cards that the extender has assigned.
 ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
-# The request of a pod beyond its limits, written by users.
+# What a pod requests in addition to its limits, written by users.
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
 # When a new leader fenced the pod: Bindings that name an older version of it fail.
 FENCED_AT_ANNOTATION: Final = "accelkit.io/fenced-at"
@@ -101,7 +101,7 @@ CACHE_WRITABLE_ANNOTATION: Final = "cache.accelkit.io/writable"
 CACHE_PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
 
 # On claims, volumes and Jobs that fill them.
-# The namespace of the pods that a volume is for.
+# The namespace of the pods for which a volume is intended.
 CACHE_NAMESPACE_ANNOTATION: Final = "cache.accelkit.io/for-namespace"
 # Changed so that the provisioner processes the claim again.
 CACHE_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"

@@ -50,7 +50,7 @@ def decode_managed_resources(data: Mapping[str, str]) -> ManagedResources:
     """Read the data of the ConfigMap.
 
     Raises:
-        ManagedResourcesError: the record is missing, too long, malformed or of another version.
+        ManagedResourcesError: the record is missing, is too long, is malformed, or has a different version.
     """
     text = data.get(MANAGED_RESOURCES_KEY, "")
     if len(text) > _MAX_BYTES:

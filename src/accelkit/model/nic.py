@@ -22,10 +22,10 @@ class Nic(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         bdf: the PCI address.
-        name: the name of its network interface, such as `ens1f0`; empty without one.
-        rdma: the name of its RDMA device, such as `mlx5_0`; empty without one.
+        name: the name of its network interface, such as `ens1f0`; empty if there is none.
+        rdma: the name of its RDMA device, such as `mlx5_0`; empty if there is none.
         infiniband: whether it is an InfiniBand adapter, by its PCI class.
-        numa: the NUMA node, None if unknown.
+        numa: the NUMA node; None if unknown.
         pci_root: the PCI root complex, such as `pci0000:00`; empty if unknown.
         virtual_functions: the number of its virtual functions.
     """
@@ -56,7 +56,7 @@ def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
 
     Args:
         network: the network of the node.
-        card: the place of the card in the inventory.
+        card: the position of the card in the inventory.
     """
     row = network.nearness[card] if card < len(network.nearness) else ""
     nearest = rate_nearest(row)

@@ -1,4 +1,4 @@
-"""The current state of a node, with which results of stages are compared."""
+"""The current state of a node, with which stage results are compared."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 # After the grace period the kubelet still has to end the pod, and clocks differ. The user who creates the pod chooses
-# the grace period, and finalizers, which can keep the pod for ever.
+# the grace period, and finalizers, which can keep the pod indefinitely.
 LEAVING_MARGIN_SECONDS: Final = 60.0
 MOST_LEAVING_SECONDS: Final = 900.0
 
@@ -61,8 +61,8 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     def leaves_by(self) -> float:
         """The time until which an object that is being deleted is expected to exist, in seconds since 1970.
 
-        A minute after the end of its grace period, which is the deletion timestamp, but at most 15 minutes after the
-        request to delete it. 0 for an object that is not being deleted.
+        This is a minute after the end of its grace period, which is the deletion timestamp, but at most 15 minutes
+        after the request to delete it. It is 0 for an object that is not being deleted.
         """
         end = read_time(self.deletion_timestamp)
         if not end:

@@ -29,7 +29,7 @@ class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod that holds devices, by container; `enforced_by` is the mechanism that limits its memory, empty for none."""
+    """A pod that holds devices, by container; `enforced_by` is the mechanism that limits its memory, or empty."""
 
     namespace: str
     name: str
@@ -67,7 +67,7 @@ _allocations = msgspec.json.Decoder(Allocations)
 def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> Allocations:
     """Return the allocations without the pods that do not fit into a ConfigMap.
 
-    The longest entries are left out first, and of equally long ones those with the last names.
+    The longest entries are left out first; among equally long entries, those with the last names are.
     """
     if len(msgspec.json.encode(allocations)) <= most_bytes:
         return allocations
@@ -94,7 +94,7 @@ def decode_allocations(text: str) -> Allocations:
     """Read the value in the ConfigMap.
 
     Raises:
-        AssignmentError: the value is malformed or of another version.
+        AssignmentError: the value is malformed or has a different version.
     """
     try:
         version = decode_version(text)

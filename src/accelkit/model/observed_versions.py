@@ -7,18 +7,18 @@ from typing import Final
 
 from accelkit.model.object_meta import ObjectIdentity, read_version
 
-# The number of deleted objects to remember: more than an API server deletes while it sends one answer.
+# The number of deleted objects to remember: more than an API server deletes while it sends one response.
 _MAX_DELETED: Final = 10_000
 
 
 class ObservedVersions:
     """The newest version of each object of a collection that was read, and the objects that were deleted.
 
-    A component reads objects from a watch, from lists, and from answers to single requests. These arrive in any order,
-    so the component calls `take` with each object before it uses the object.
+    A component reads objects from a watch, from lists, and from responses to single requests. These arrive in any
+    order, so the component calls `take` with each object before it uses the object.
 
     Versions are compared as integers. Kubernetes guarantees this from version 1.35 on (KEP-5504), and versions of etcd
-    were always integers. A version that is not an integer is not compared: the object that arrives later counts.
+    were always integers. A version that is not an integer is not compared: the object that arrives later wins.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ObservedVersions:
     def discard_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
         """Apply a complete list: forget the objects that it lacks, and return their UIDs.
 
-        An object that was read in a newer version than that of the list is kept.
+        An object that was read at a newer version than that of the list is kept.
 
         Args:
             listed: the UIDs in the list.

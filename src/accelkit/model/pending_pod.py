@@ -26,7 +26,7 @@ class _Spread(msgspec.Struct, rename="camel"):
 
 
 class PendingPodSpec(PodSpec, rename="camel"):
-    """spec of a pod that waits, with its preferences for nodes."""
+    """spec of a waiting pod, with its preferences for nodes."""
 
     affinity: _Affinity | None = None
     topology_spread_constraints: list[_Spread] | None = None

@@ -23,7 +23,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 
 class PodRef(msgspec.Struct, frozen=True):
-    """A pod; the UID distinguishes it from other pods of the same name."""
+    """A reference to a pod; the UID distinguishes it from other pods with the same name."""
 
     namespace: str
     name: str
@@ -127,7 +127,7 @@ class Pod(msgspec.Struct, omit_defaults=True):
         )
 
     def find_annotation(self, key: str) -> str | None:
-        """Return the value of an annotation, None without it."""
+        """Return the value of an annotation; None if it is missing."""
         return (self.metadata.annotations or {}).get(key)
 
 
@@ -146,7 +146,7 @@ class NodeAddress(msgspec.Struct):
 
 
 def find_address(addresses: Sequence[NodeAddress]) -> str:
-    """Return the address at which a node is reached: its InternalIP, else its Hostname; empty if it has neither.
+    """Return the address at which a node is reached: its InternalIP or, failing that, its Hostname; empty if neither.
 
     Kubelets write the addresses and they are used in commands, so values that are not an IP address or a host name are
     ignored.
@@ -156,7 +156,7 @@ def find_address(addresses: Sequence[NodeAddress]) -> str:
 
 
 class NodeInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Facts of the machine from the kubelet; empty if it does not report them."""
+    """Facts about the machine from the kubelet; empty if it does not report them."""
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kernel_version: str = ""
@@ -178,5 +178,5 @@ class Node(msgspec.Struct, omit_defaults=True):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
     def find_annotation(self, key: str) -> str | None:
-        """Return the value of an annotation, None without it."""
+        """Return the value of an annotation; None if it is missing."""
         return (self.metadata.annotations or {}).get(key)

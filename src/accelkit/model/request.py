@@ -12,14 +12,14 @@ from accelkit.model.amounts import Amounts
 
 # More cards than any machine has. A larger request is a mistake, and searching its combinations would take too long.
 MAX_CARDS: Final = 128
-# More containers are a mistake too, and they are compared with each other, which would take too long.
+# More containers are also a mistake, and comparing them with each other would take too long.
 MAX_CONTAINERS: Final = 128
 
 
 class Kind(StrEnum):
     """How long a container holds its cards.
 
-    A plain init container gives its devices to the containers after it (the kubelet's devicesToReuse); a sidecar (an
+    A plain init container passes its devices on to later containers (the kubelet's devicesToReuse); a sidecar (an
     init container that restarts always) and an app container keep theirs.
     """
 
@@ -44,10 +44,10 @@ class CardGroup(msgspec.Struct, frozen=True):
     """Cards of a container that must be near each other.
 
     Attributes:
-        near: the required nearness of every two of them.
+        near: the required nearness of every two of these cards.
         socket: a number; the cards of all groups of the container with the same number must be on one socket. None for
             no condition.
-        min_memory_bytes: the least memory of each card, in descending order; one value for each card.
+        min_memory_bytes: the minimum memory of each card, in descending order; one value for each card.
     """
 
     near: Near
@@ -91,10 +91,10 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         container: the name of the container.
-        cards: the number of different cards.
+        cards: the number of distinct cards.
         memory_bytes: the memory on each card; 0 for whole cards.
         compute: thousandths of each card's compute, which only the ledger counts.
-        whole: whether the cards are for this container alone.
+        whole: whether the cards are exclusively for this container.
         model: the only model that is accepted; empty for any.
         same_card_as: the name of an earlier container whose cards this one must use.
         link: the link that the cards must have to each other, "any" or of one kind; empty for no condition.
@@ -102,14 +102,14 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         allowed: the numbers of the only cards that are accepted; empty for any.
         denied: the numbers of cards that are not accepted.
         policy: the policy for this container's choice of cards; empty for the cluster's policy.
-        min_memory_bytes: the least memory of each card, whether it can be shared or not.
-        groups: cards that must be near each other. Every card belongs to a group; empty for no condition.
+        min_memory_bytes: the minimum memory of each card, whether it can be shared or not.
+        groups: groups of cards that must be near each other. Every card belongs to a group; empty for no condition.
         amounts: the amounts on each card of resources that accelkit only counts.
         counted_by: the resource in `amounts` that counts cards. A card without an amount of it has no limit.
         card_ids: the identities of the only cards that are accepted; empty for any.
-        beside: pods of which one must hold a share of each card; None for no condition.
-        apart: pods of which none may hold a share of a card; None for no condition.
-        closed: the names of the reservations whose cards are not accepted.
+        beside: selects pods, at least one of which must hold a share of each card; None for no condition.
+        apart: selects pods, none of which may hold a share of a card; None for no condition.
+        closed: the names of the reservations whose cards the container must not use.
         nic: whether cards that share a PCI root complex with a network card are preferred.
     """
 

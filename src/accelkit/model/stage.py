@@ -1,4 +1,4 @@
-"""Stages of enablement: their prerequisites, and their results on a node with the state for which these are valid."""
+"""Enablement stages: their prerequisites, and their results on a node with the state for which these are valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_EVIDENCE: Final = 400
 
 
 class Stage(StrEnum):
-    """Steps from a bare node to a monitored one, in their order."""
+    """Steps from a bare node to a monitored one, in order."""
 
     DISCOVER = "discover"
     DRIVER = "driver"
@@ -59,8 +59,8 @@ class NodeState(msgspec.Struct, frozen=True):
 
     Attributes:
         boot_id: the boot ID of the running kernel, `status.nodeInfo.bootID`.
-        kernel: the release of the kernel, `status.nodeInfo.kernelVersion`.
-        drivers: the versions of the cards' drivers, sorted, joined by commas.
+        kernel: the kernel release, `status.nodeInfo.kernelVersion`.
+        drivers: the versions of the cards' drivers, sorted and joined by commas.
         cards: 16 hexadecimal digits over the sorted identities of the cards.
     """
 
@@ -77,7 +77,7 @@ class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
         outcome: the outcome.
         reason: a CamelCase code, one of `accelkit.enablement.reasons`; empty with `pass`.
         evidence: the observation, as a sentence of at most `MAX_EVIDENCE` characters.
-        next_action: the next step of the administrator; empty with `pass`.
+        next_action: the next step for the administrator; empty with `pass`.
         found_at: the time of the result, in Unix seconds.
         seconds: the duration of the check.
         state: the state of the node for which the result is valid; None if it was derived from the current state.
@@ -103,7 +103,7 @@ _record = msgspec.json.Decoder(StageRecord)
 
 
 def read_record(text: str | None) -> StageRecord | None:
-    """Return the record of a node: empty without the annotation, None if it is unreadable or of another version."""
+    """Return the record of a node: empty without the annotation, None if it is unreadable or of a different version."""
     if text is None:
         return StageRecord({})
     if len(text) > MAX_STAGES_BYTES:

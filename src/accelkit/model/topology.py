@@ -1,4 +1,4 @@
-"""Nearness of two cards of a node: one scale for every vendor, and the matrix of all pairs."""
+"""Nearness of two cards on a node: one scale for all vendors, and the matrix of all pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Nearness(StrEnum):
 
     FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), FABRIC_SWITCHED one through that fabric's switch.
     PCI_SWITCH is one PCI switch, PCI_MULTI several, HOST_BRIDGE the same root complex, NUMA the same NUMA node,
-    CROSS_NUMA another one. UNKNOWN means that the nearness could not be detected, not that the cards are far apart.
+    CROSS_NUMA different ones. UNKNOWN means that the nearness could not be detected, not that the cards are far apart.
     """
 
     SAME = "X"
@@ -26,7 +26,7 @@ class Nearness(StrEnum):
     UNKNOWN = "?"
 
 
-# Kinds of `Link` by their vendors' names, and the nearness of two cards with such a link.
+# Kinds of `Link`, as their vendors name them, and the nearness of two cards with such a link.
 NVLINK: Final = "NVLink"
 NVSWITCH: Final = "NVSwitch"
 XGMI: Final = "XGMI"

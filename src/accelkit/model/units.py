@@ -25,7 +25,7 @@ _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
 # These parts of a GiB are not whole numbers of bytes. They are rounded down, so that a card of up to 1 TiB has exactly
 # 10, 100 or 1000 of them for each GiB.
 _PARTS = {Decimal("0.1"): 2**30 // 10, Decimal("0.01"): 2**30 // 100, Decimal("0.001"): 2**30 // 1000}
-# Characters of an invalid quantity in an error; every valid quantity is shorter.
+# Maximum number of characters of an invalid quantity in an error; every valid quantity is shorter.
 _MAX_QUOTED = 60
 # Enough for every digit of the two patterns: rounding would turn a fraction into a whole number.
 _EXACT = Context(prec=100)
@@ -85,7 +85,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_unit(text: str) -> int:
-    """Read a unit of memory, one of `UNITS`, as bytes; a number without a suffix is in GiB, as GCUShare's memoryUnit.
+    """Read a unit of memory, one of `UNITS`, as bytes; a plain number is in GiB, as in GCUShare's memoryUnit.
 
     Raises:
         QuantityError: the text is not one of `UNITS`.
@@ -102,12 +102,12 @@ def parse_unit(text: str) -> int:
 
 
 def format_unit(unit_bytes: int) -> str:
-    """Return a unit as `UNITS` spells it, else as any amount."""
+    """Return a unit as spelled in `UNITS`, or otherwise formatted like any amount."""
     return next((name for name, size in UNITS.items() if size == unit_bytes), format_bytes(unit_bytes))
 
 
 def format_bytes(amount: int) -> str:
-    """Return bytes in the largest unit that keeps the number exact, else with one decimal: `16 GiB`, `1.5 GiB`."""
+    """Return bytes in the largest unit that keeps the number exact, otherwise with one decimal: `16 GiB`, `1.5 GiB`."""
     if amount == 0:
         return "0"
     for table in (_BINARY, _DECIMAL):
@@ -121,7 +121,7 @@ def format_bytes(amount: int) -> str:
 
 
 def _checked(value: Decimal, text: object) -> int:
-    # Compared before the conversion: int() of a huge exponent would build the whole number.
+    # Compare before the conversion, because int() of a huge exponent would build the whole number.
     if isinstance(text, int) and abs(text) > MAX_AMOUNT:
         raise QuantityError(f"a number of {text.bit_length()} bits is out of range (at most {MAX_AMOUNT})")
     if not value.is_finite() or abs(value) > MAX_AMOUNT:

@@ -1,4 +1,4 @@
-"""Actions on one host by its arguments, for the Ansible action and for `accelkit config-manager`."""
+"""Actions on one host, selected by arguments, for the Ansible action and for `accelkit config-manager`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_desired_settings(spec: Spec) -> DesiredSettings:
     """Return the desired settings of kube-scheduler.
 
     Raises:
-        ConfigurationError: the extender or the version of Kubernetes is missing.
+        ConfigurationError: the extender or the Kubernetes version is missing.
     """
     if spec.extender is None or not spec.kubernetes_version:
         raise ConfigurationError("cannot configure kube-scheduler without extender and kubernetes_version")
@@ -67,7 +67,7 @@ def perform(action: str, spec: Spec, host: Host, connection: Connection | None) 
 
     Raises:
         ConfigurationError: the specification or the host's files do not allow it.
-        ServiceError: kube-scheduler does not run as desired.
+        ServiceError: kube-scheduler is not running as desired.
     """
     return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
 

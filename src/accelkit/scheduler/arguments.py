@@ -1,6 +1,6 @@
-"""Arguments of a switch of kube-scheduler: of the Ansible module, and of the specification for the pod.
+"""Arguments for switching kube-scheduler: those of the Ansible module, and the specification for the pod.
 
-They are defined once, here. The action's argument specification is built from these types, and tests compare the
+They are defined only here. The action's argument specification is built from these types, and tests compare the
 module's documentation and the role's arguments with it.
 """
 
@@ -32,8 +32,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         kind: the launch kind.
         path: path of the manifest or configuration; empty for the usual one.
-        unit: systemd's unit; empty for the usual one.
-        state_path: with config_file: the file in which its runner reports its state.
+        unit: the systemd unit; empty for the usual one.
+        state_path: with config_file, the file in which the runner of kube-scheduler reports its state.
     """
 
     kind: Kind = "static_pod"
@@ -43,7 +43,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler calls the extender; see Extender. `server_name` is checked in its certificate."""
+    """How kube-scheduler calls the extender; see ExtenderEntry. `server_name` must be in the extender's certificate."""
 
     url_prefix: str
     server_name: str = ""
@@ -81,9 +81,9 @@ class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Image and folders of a pod that switches kube-scheduler.
 
     Attributes:
-        image: the image of accelkit; empty for that of the installed node agents.
+        image: the accelkit image; empty for the image of the installed node agents.
         pull_secrets: names of Secrets in kube-system.
-        host_folders: more folders of the host that the pod may read, for example the folder of an existing `--config`.
+        host_folders: additional host folders that the pod may read, for example the folder of an existing `--config`.
     """
 
     image: str = ""
@@ -93,7 +93,7 @@ class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Arguments of the Ansible module alone: the desired state, and how the host is reached."""
+    """Arguments that only the Ansible module has: the desired state, and how the host is reached."""
 
     state: Literal["present", "verified", "absent"] = "present"
     pod: PodImage | None = None
@@ -115,7 +115,7 @@ def decode_module_arguments(given: Mapping[str, Any]) -> tuple[Reach, Spec]:
     """Return all arguments of the Ansible module.
 
     Raises:
-        ConfigurationError: as decode_spec().
+        ConfigurationError: same conditions as in decode_spec().
     """
     of_reach = {name: value for name, value in given.items() if name in Reach.__struct_fields__}
     return _decode(of_reach, Reach), decode_spec({name: given[name] for name in given.keys() - of_reach.keys()})

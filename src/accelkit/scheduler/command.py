@@ -1,4 +1,4 @@
-"""The command `accelkit config-manager`, by which a pod on a control-plane node switches its kube-scheduler."""
+"""The command `accelkit config-manager`, with which a pod on a control-plane node switches its kube-scheduler."""
 
 from __future__ import annotations
 

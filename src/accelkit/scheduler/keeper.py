@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMPONENT: Final = "accelkit-scheduler-keeper"
 CHECK_SECONDS: Final = 10.0
-# Delay before a change with which kube-scheduler did not start is tried again.
+# Delay before retrying a change with which kube-scheduler did not start.
 RETRY_SECONDS: Final = 600.0
 
 
@@ -42,9 +42,9 @@ class Keeper:
 
     Args:
         api: an open client.
-        connection: the same API server, for the engine.
-        host: the host of kube-scheduler.
-        node: its name.
+        connection: connection to the same API server, for the engine.
+        host: the host that runs kube-scheduler.
+        node: the name of the host's node.
         read_spec: returns the desired settings of kube-scheduler; raises ConfigurationError if they cannot be read.
         clock: returns seconds.
     """
@@ -116,7 +116,7 @@ class Keeper:
         """Hold the Lease of runs that change the cluster; yield whether it could be acquired."""
         await self._elector.try_acquire_or_renew()
         if not self._elector.leads():
-            # The next try uses the same elector, which stores the time since the last renewal.
+            # The next attempt uses the same elector, which stores the time since the last renewal.
             yield False
             return
         renewing = asyncio.create_task(self._elector.run())

@@ -1,7 +1,7 @@
 """Command line of kube-scheduler, parsed into its options and edited one option at a time.
 
 kube-scheduler takes no positional arguments. If a word without a leading dash follows an option without `=`, it is the
-value of that option. Underscores in names are equal to dashes; if an option is repeated, the last one applies.
+value of that option. Underscores in names are equivalent to dashes; if an option is repeated, the last one applies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from accelkit.errors import ConfigurationError
 
 PROGRAM: Final = "kube-scheduler"
-# Options that name the configuration; accelkit's option replaces one of them.
+# Options that name the configuration; accelkit's option replaces one of these.
 SOURCES: Final = (
     "config",
     "policy-config-file",
@@ -37,13 +37,13 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it names a configuration of accelkit, which its file name shows."""
+        """Whether the option names an accelkit configuration, which is recognized by its file name."""
         return self.name in SOURCES and bool(_OWN_FILE.fullmatch(self.value or ""))
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A list of words: the words up to the name of the program, then its options."""
+    """A list of words: the words up to the program name, followed by the program's options."""
 
     program: tuple[str, ...]
     options: tuple[Option, ...]
@@ -58,7 +58,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
     def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
-        """Return it with one option in place of these, or else at the end."""
+        """Return the command line with one option in place of the named ones, or otherwise at the end."""
         gone = frozenset(names)
         place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
         rest = [option for option in self.options if option.name not in gone]
@@ -66,7 +66,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
-        """Return it with the options `names` of another command line, each after its predecessor there."""
+        """Return the command line with the options `names` from another one, each after its predecessor there."""
         options = list(self.options)
         selected = frozenset(names)
         for index, option in enumerate(other.options):
@@ -107,10 +107,10 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
 
 
 def find_program(words: Sequence[str]) -> int | None:
-    """Return the index of kube-scheduler among the words, also after go-runner or hyperkube; None if it is missing.
+    """Return the index of kube-scheduler in the words, also after go-runner or hyperkube; None if it is missing.
 
     Raises:
-        ConfigurationError: a shell starts it, so the words are one script.
+        ConfigurationError: a shell starts kube-scheduler, so the words form a script.
     """
     names = [PurePosixPath(word).name for word in words]
     if names and names[0] in _SHELLS and any(PROGRAM in word for word in words):
@@ -125,7 +125,7 @@ def find_program(words: Sequence[str]) -> int | None:
 
 
 def find_option_value(options: Iterable[Option], name: str) -> str | None:
-    """Return the value of an option, None if it is missing; an option without a value has `true`."""
+    """Return the value of an option, None if it is missing; an option without a value counts as `true`."""
     found: str | None = None
     for option in options:
         if option.name == name:

@@ -1,6 +1,6 @@
-"""accelkit's entry in the `extenders:` of a KubeSchedulerConfiguration, and its addition to and removal from the text.
+"""accelkit's entry in the `extenders:` of a KubeSchedulerConfiguration, and functions that add or remove it.
 
-Document changes only the lines of that entry: every other byte of the configuration stays.
+`Document` changes only the lines of that entry; every other byte of the configuration stays the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def build_configuration(api_version: str, fields: dict[str, Any], extender: Exte
     """Return a configuration with `fields` and accelkit's entry.
 
     Args:
-        api_version: its version without the group.
+        api_version: the version of the configuration without the group.
         fields: fields of a KubeSchedulerConfiguration of that version.
         extender: the entry.
     """
@@ -47,10 +47,10 @@ def build_configuration(api_version: str, fields: dict[str, Any], extender: Exte
 
 
 def add_extender(text: str, extender: ExtenderEntry) -> str:
-    """Return the configuration with accelkit's entry added or updated; unchanged if it is correct already.
+    """Return the configuration with accelkit's entry added or updated; unchanged if the entry is already correct.
 
     Raises:
-        ConfigurationError: it is not a KubeSchedulerConfiguration, or another extender binds already.
+        ConfigurationError: it is not a KubeSchedulerConfiguration, or another extender already binds.
     """
     document = _read(text)
     entries = _entries(document)

@@ -2,7 +2,7 @@
 
 The caller changes `root` like any dictionary. `render` compares it with the original content and edits the text at each
 difference: it replaces values, and inserts or deletes the lines of items. So comments, order, quotes, spacing and line
-ends of the rest stay. The result is parsed again, and rejected if it differs from `root`.
+endings elsewhere are preserved. The result is parsed again, and rejected if it differs from `root`.
 
 Libraries that keep comments, such as ruamel.yaml, write the whole document in their own layout.
 """
@@ -30,7 +30,7 @@ class Document:
 
     Args:
         text: the document.
-        what: the name of the document in errors: `the manifest /etc/…`.
+        what: the name of the document in errors, for example `the manifest /etc/…`.
 
     Raises:
         ConfigurationError: the text is not YAML, has several documents, or is not a mapping.
@@ -51,7 +51,7 @@ class Document:
         self._original = copy.deepcopy(root)
 
     def render(self) -> str:
-        """Return the text of the document with the changes of `root`; the original text if there are none.
+        """Return the text of the document with the changes made in `root`; the original text if there are none.
 
         Raises:
             ConfigurationError: a change concerns a part that an alias or merge shares, or lines that cannot be edited.
@@ -86,7 +86,7 @@ class _SharedError(Exception):
 
 
 class _Edit:
-    """One change of one text. Raises ValueError if the lines of the text cannot be edited."""
+    """One change to one text. Raises ValueError if the lines of the text cannot be edited."""
 
     def __init__(self, text: str, layout: Layout) -> None:
         self._text = text
@@ -115,7 +115,7 @@ class _Edit:
         places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
         changed = [key for key in old if key not in new or old[key] != new[key]]
         if not all(key in places for key in changed):
-            # A key that is not written here comes from a merge.
+            # A key that does not appear here comes from a merge.
             raise _SharedError
         gone = [places[key] for key in changed if key not in new]
         added = {key: value for key, value in new.items() if key not in old}
@@ -208,7 +208,7 @@ class _Edit:
         return start
 
     def _dash(self, item: YamlNode) -> int:
-        """Return the offset of the dash of an item. Comments may follow the dash before the item."""
+        """Return the offset of an item's dash. Comments may stand between the dash and the item."""
         start, end = self._edits.find_line_start(item.start), item.start
         while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
             start, end = self._edits.find_line_start(start - 1), start
@@ -242,7 +242,7 @@ class _Edit:
         return [indent + line for line in _rendered(value)]
 
     def _list_offsets(self, node: YamlNode) -> Iterator[int]:
-        """Yield the indentation of each list of the document from its key."""
+        """Yield, for each list in the document, its indentation relative to its key."""
         for key, value in node.pairs:
             if value.items and not value.flow:
                 yield max(self._edits.find_column(self._dash(value.items[0])) - self._edits.find_column(key.start), 0)
@@ -267,7 +267,7 @@ def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, 
 
 
 def _inline(value: Any) -> str:
-    """Return a scalar, or an empty mapping or list, as it is written on the line of its key."""
+    """Return a scalar, or an empty mapping or list, in the form in which it appears on the line of its key."""
     lines = _rendered(value)
     return lines[0] if len(lines) == 1 else json.dumps(value)
 

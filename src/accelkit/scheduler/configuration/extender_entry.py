@@ -1,4 +1,4 @@
-"""accelkit's entry in the list of extenders of a kube-scheduler, and the entries of other extenders."""
+"""accelkit's entry in a kube-scheduler's list of extenders, and the entries of other extenders."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ExtenderEntry:
     """How kube-scheduler calls accelkit's extender.
 
     Attributes:
-        url_prefix: its address, for example `http://127.0.0.1:32766`.
-        weight: weight of its scores relative to those of the scheduler's own plugins.
+        url_prefix: the extender's address, for example `http://127.0.0.1:32766`.
+        weight: weight of the extender's scores relative to those of the scheduler's own plugins.
         http_timeout: timeout of one call, as a Go duration.
         enable_https: whether the scheduler uses TLS, with the credentials of tls_config.
         tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
-        node_cache_capable: whether the scheduler sends node names only.
-        ignorable: whether pods are scheduled without the extender if it does not answer.
-        managed_resources: a pod is sent to the extender if it requests one of these.
+        node_cache_capable: whether the scheduler sends only node names.
+        ignorable: whether pods are scheduled without the extender if it does not respond.
+        managed_resources: the resources that make the scheduler call the extender for a pod that requests one of them.
     """
 
     url_prefix: str
@@ -49,7 +49,7 @@ class ExtenderEntry:
     managed_resources: tuple[str, ...] = OWN_RESOURCES
 
     def build_entry(self) -> dict[str, Any]:
-        """Return the entry as kube-scheduler reads it."""
+        """Return the entry in the form that kube-scheduler reads."""
         entry: dict[str, Any] = {
             "urlPrefix": self.url_prefix,
             "filterVerb": "filter",

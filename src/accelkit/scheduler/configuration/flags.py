@@ -1,8 +1,8 @@
-"""Fields of the configuration file for the flags that kube-scheduler ignores if it has --config.
+"""Configuration file fields for the flags that kube-scheduler ignores if it has --config.
 
-The source is cmd/kube-scheduler/app/options of Kubernetes: a field that the file omits gets the default of the file,
-not of the flag. From about 1.22 on, kube-scheduler reads the flags of leader election beside --config again. The fields
-then repeat them.
+The source is cmd/kube-scheduler/app/options in Kubernetes: a field that the file omits gets the default for the file,
+not for the flag. From about version 1.22 on, kube-scheduler again reads the leader election flags in addition to
+--config. The fields then repeat these flags.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _DEFAULT_PROVIDER: Final = "DefaultProvider"
 _INSECURE_PORT: Final = 10251
-# Formats with which kube-scheduler has an insecure port, which is open unless the file closes it.
+# Formats in which kube-scheduler has an insecure port that is open unless the file closes it.
 _FORMATS_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
 
 
@@ -36,7 +36,7 @@ def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> Carr
     Args:
         options: the options of the command line.
         api_version: the version of the format, without its group.
-        minor: the minor version of Kubernetes.
+        minor: the minor Kubernetes version.
 
     Raises:
         ConfigurationError: kube-scheduler would reject the value of a flag.

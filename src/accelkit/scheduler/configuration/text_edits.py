@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 class TextEdits:
-    """The edits of one text. Inserted lines end like those of the text."""
+    """The edits of one text. Inserted lines get the line endings of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -14,12 +14,12 @@ class TextEdits:
         self._edits: list[tuple[int, int, str, bool]] = []
 
     def find_line_start(self, at: int) -> int:
-        """Return the start of the line of an offset, after a byte order mark."""
+        """Return the start of the line that contains an offset, after any byte order mark."""
         start = self._text.rfind("\n", 0, at) + 1
         return start + self._text.startswith("\ufeff", start, at)
 
     def find_line_end(self, at: int) -> int:
-        """Return the end of the line of an offset, after its newline."""
+        """Return the end of the line that contains an offset, after its newline."""
         return self._text.find("\n", at) + 1 or len(self._text)
 
     def find_column(self, at: int) -> int:

@@ -18,14 +18,14 @@ _READ: Final = {
     "v1beta3": (23, 28),
     "v1": (25, None),
 }
-# The first minor version for which a format is written: the one with the longest support from there, so that most
-# upgrades of a cluster keep the file.
+# For each format, the first minor version for which it is written. It is the format that is supported longest from that
+# version on, so most cluster upgrades keep the file.
 _WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
 _LAST_WITH_POLICY: Final = 22
 
 
 def parse_minor(version: str) -> int:
-    """Return the minor version, 34 for `v1.34.4`.
+    """Return the minor version, for example 34 for `v1.34.4`.
 
     Raises:
         ConfigurationError: the version is invalid or too old.
@@ -55,7 +55,7 @@ def read_formats(minor: int) -> tuple[str, ...]:
 
 
 def reads_policy(minor: int) -> bool:
-    """Return whether the kube-scheduler has the policy flags."""
+    """Return whether kube-scheduler has the policy flags."""
     return minor <= _LAST_WITH_POLICY
 
 

@@ -1,4 +1,4 @@
-"""Positions of the values of a YAML document in its text: a tree of nodes with offsets, and the comments."""
+"""Positions of the values of a YAML document in its text, as a tree of nodes with offsets, and the comments."""
 
 from __future__ import annotations
 

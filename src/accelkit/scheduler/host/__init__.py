@@ -1,1 +1,1 @@
-"""How the files of a control-plane host are reached."""
+"""Access to the files of a control-plane host."""

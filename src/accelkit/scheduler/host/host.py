@@ -1,7 +1,8 @@
-"""Access to the files of one host, by a few operations that each connection to a host provides.
+"""Access to the files of one host, through a few operations that each kind of connection provides.
 
-A write replaces the whole file or nothing. The new content goes into a file beside it, gets its mode and owner, is
-synced, and is then renamed. The name of that file begins with a dot, because the kubelet ignores such names.
+A write replaces the whole file or nothing. The new content goes into a temporary file beside it, which gets the mode
+and owner, is synced, and is then renamed. The name of the temporary file begins with a dot, because the kubelet ignores
+such names.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class FileStatus:
 class Host(Protocol):
     """A host. Paths are absolute, as on the host itself.
 
-    Each operation raises ConfigurationError with the message of the host if the host refuses it.
+    Each operation raises ConfigurationError, with the host's message, if the host refuses it.
     """
 
     def read_status(self, path: str) -> FileStatus | None:
@@ -50,7 +51,7 @@ class Host(Protocol):
         """Return the content of a file; None if the file does not exist."""
 
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
-        """Replace or create a file durably and as a whole."""
+        """Replace or create a file durably and atomically."""
 
     def make_folder(self, path: str, *, mode: str) -> None:
         """Create one folder, whose parent exists."""
@@ -68,7 +69,7 @@ class Host(Protocol):
         """Run a command; return its exit status and its output. The status is 127 if the command does not exist."""
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET on the host returns 200, from any server; None if it cannot be sent."""
+        """Return whether a GET from the host returns 200, from any server; None if it cannot be sent."""
 
 
 class LocalHost:
@@ -167,7 +168,7 @@ class LocalHost:
             raise _refused("list", folder, exc) from exc
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command on this machine, also with another root; see Host."""
+        """Run a command on this machine, even if `root` is another folder; see Host."""
         try:
             done = subprocess.run(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False
@@ -200,7 +201,7 @@ class LocalHost:
         return place
 
     def _inside(self, place: Path, path: str) -> Path:
-        # An absolute link of the host would point outside of its root here.
+        # An absolute link on the host would point outside its root here.
         if not place.is_relative_to(self._root.resolve()):
             raise ConfigurationError(
                 f"{path} points outside of {self._root} by a symbolic link", next_step="give the target of the link"
@@ -222,7 +223,7 @@ def make_folders(host: Host, path: str, *, mode: str) -> None:
 
 
 def list_missing_folders(host: Host, path: str) -> list[str]:
-    """Return the missing ones of a folder and its parents, the outermost first."""
+    """Return which of a folder and its parents are missing, the outermost first."""
     place = PurePosixPath(path)
     missing: list[str] = []
     for folder in (place, *place.parents):

@@ -1,6 +1,6 @@
-"""Host that is reached only through a POSIX shell, by a function that runs a script there.
+"""Host that is reached only through a POSIX shell, with a function that runs a script there.
 
-The host needs no Python. The scripts use only commands of every shell environment, also of busybox.
+The host does not need Python. The scripts use only commands that every shell environment has, including busybox.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Execute = Callable[[str, bytes], tuple[int, str, str]]
 _ABSENT: Final = "accelkit: absent"
 _KINDS: Final[dict[str, Literal["file", "folder", "link"]]] = {"-": "file", "d": "folder", "l": "link"}
 _LS_LINE: Final = re.compile(r"(?P<kind>.)(?P<mode>[-rwxsStT]{9})\S*\s+\d+\s+(?P<uid>\d+)\s+(?P<gid>\d+)\s")
-# A broken link exists, too. A path in a folder that cannot be searched is unknown, not absent.
+# A broken link also exists. A path in a folder that cannot be searched is unknown, not absent.
 _UNLESS_PRESENT: Final = """\
 if [ ! -e {path} ] && [ ! -L {path} ]; then
   above={path}
@@ -32,7 +32,7 @@ if [ ! -e {path} ] && [ ! -L {path} ]; then
   echo '{absent}'; exit 0
 fi
 """
-# Neither encoding has bytes that a connection may change.
+# Neither encoding contains bytes that a connection might change.
 _READ: Final = """\
 if command -v base64 >/dev/null 2>&1; then echo base64; base64 < {path}
 else echo od; od -An -v -tx1 < {path}; fi
@@ -61,7 +61,7 @@ fi 2>/dev/null
 
 
 class ShellHost:
-    """A host behind a shell; `execute` must have a time limit of its own."""
+    """A host behind a shell; `execute` must enforce its own time limit."""
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute

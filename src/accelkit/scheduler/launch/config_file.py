@@ -23,7 +23,7 @@ class ConfigFile:
 
     Attributes:
         path: path of the configuration, which is the launch file.
-        url_prefix: URL of the extender, which identifies its entry if it manages resources of other names.
+        url_prefix: URL of the extender, which identifies its entry if the entry manages resources with other names.
     """
 
     path: str

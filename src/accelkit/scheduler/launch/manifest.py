@@ -65,7 +65,7 @@ class StaticPod:
         return pod.render()
 
     def is_switched(self, current: str) -> bool:
-        """Return whether the manifest has changes of accelkit."""
+        """Return whether the manifest contains accelkit's changes."""
         return _is_switched(PodManifest(current, self.path))
 
 
@@ -80,7 +80,7 @@ def _is_switched(pod: PodManifest) -> bool:
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
     lines = pod.list_command_lines()
-    # The new option takes the place of the options that it replaces, so that comments stay beside their subjects.
+    # The new option takes the place of the options that it replaces, so that comments stay next to their subjects.
     matching = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
     chosen = matching[-1] if matching else list(lines)[-1]
     for holder, line in lines.items():

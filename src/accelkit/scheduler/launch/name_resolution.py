@@ -1,8 +1,8 @@
-"""Check whether a kube-scheduler on the host's network can resolve the names that it must call.
+"""Check of whether a kube-scheduler on the host's network can resolve the names that it must call.
 
 A static pod on the host's network uses the host's resolver, which has no Services. With dnsPolicy
 ClusterFirstWithHostNet it uses the cluster's DNS for every name, including the API server's. This scheduler places the
-pods of the DNS, so it could not reach the API server to place them.
+DNS pods, so it could not reach the API server to place them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOSTS: Final = "/etc/hosts"
 def check_name_resolution(
     pod: PodManifest, options: Sequence[Option], desired: DesiredSettings, read: Read
 ) -> tuple[str, ...]:
-    """Return problems of names that need attention.
+    """Return problems with name resolution that need attention.
 
     Raises:
         ConfigurationError: the extender's name cannot be resolved, or its resolution depends on the cluster's DNS.

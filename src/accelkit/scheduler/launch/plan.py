@@ -1,8 +1,8 @@
-"""Launch of kube-scheduler on a host: the one file that decides it, and how it gets another configuration.
+"""Launch of kube-scheduler on a host: the one file that controls it, and how it gets another configuration.
 
 Whatever starts kube-scheduler, one file names its options: a static-pod manifest, a systemd drop-in, the arguments of
 k3s, or the configuration itself. A switch to accelkit's configuration is one rename of that file. All files that it
-refers to are written before, under names with digests, so that old and new files do not conflict.
+refers to are written first, under names with digests, so that old and new files do not conflict.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ class DesiredSettings:
 
     Attributes:
         extender: the entry; the plan sets its tls_config if `credentials` are set.
-        kubernetes_version: as the API server reports it, `v1.34.4`; it decides the format of the configuration.
+        kubernetes_version: the version that the API server reports, such as `v1.34.4`; it determines the configuration
+            format.
         credentials: for TLS; None for plain HTTP.
-        folder: folder of accelkit's files on the host, and in kube-scheduler's mount.
-        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty: not changed.
+        folder: folder of accelkit's files, on the host and in kube-scheduler's mount.
+        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty leaves it unchanged.
     """
 
     extender: ExtenderEntry
@@ -86,7 +87,7 @@ class Launch(Protocol):
         It is based on `unswitch(current, recorded)`, so that equal input always gives the same bytes.
 
         Args:
-            current: the present launch file; None if it does not exist.
+            current: the current launch file; None if it does not exist.
             recorded: its recorded original; None if nothing was recorded.
             read: reads files that the launch file refers to.
             desired: the desired settings.
@@ -96,7 +97,7 @@ class Launch(Protocol):
         """
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return the launch file without accelkit's changes; None if it must not exist then.
+        """Return the launch file without accelkit's changes; None if the file must then not exist.
 
         Later changes by other tools stay. Options that accelkit replaced are restored from `recorded`.
 
@@ -105,4 +106,4 @@ class Launch(Protocol):
         """
 
     def is_switched(self, current: str) -> bool:
-        """Return whether the launch file contains anything of accelkit."""
+        """Return whether the launch file contains anything from accelkit."""

@@ -16,14 +16,14 @@ _HOLDERS: Final = ("command", "args")
 
 
 class PodManifest:
-    """A manifest that is read for an edit.
+    """A manifest that is read in order to edit it.
 
     Args:
         text: the manifest.
         path: its path, for errors.
 
     Raises:
-        ConfigurationError: it is not the manifest of one pod in which one container runs kube-scheduler.
+        ConfigurationError: the text is not a manifest of a single pod in which one container runs kube-scheduler.
     """
 
     def __init__(self, text: str, path: str) -> None:
@@ -50,7 +50,7 @@ class PodManifest:
                 if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                     raise ConfigurationError(f"`{holder}` of a container in {self._what} is not a list of strings")
         running = [each for each in containers if find_program(_words(each)) is not None]
-        # An image may name the program in its entrypoint; then the arguments alone are options.
+        # An image may name the program in its entrypoint; then all arguments are options.
         running = running or [c for c in containers if PROGRAM in str(c.get("name")) and _only_options(_words(c))]
         if len(running) != 1:
             found = f"{len(running)} of its {len(containers)} containers do"
@@ -84,7 +84,7 @@ class PodManifest:
         """Return the path on the host of a file at `path` in kube-scheduler's container.
 
         Raises:
-            ConfigurationError: it does not come from the host.
+            ConfigurationError: the file does not come from the host.
         """
         mounts = [mount for mount in self.container.get("volumeMounts") or [] if _holds(mount.get("mountPath"), path)]
         if not mounts:
@@ -129,7 +129,7 @@ class PodManifest:
         _take(self.container, "volumeMounts", names, None if former is None else former.container)
 
     def set_dns_policy(self, policy: str) -> None:
-        """Set the pod's dnsPolicy and record the former one."""
+        """Set the pod's dnsPolicy, and record the previous one."""
         former = str(self.spec.get("dnsPolicy") or "")
         if former == policy:
             return

@@ -32,7 +32,7 @@ class Rancher:
 
     Attributes:
         distribution: the distribution.
-        sources: its configuration files in the order in which it reads them; empty for config.yaml alone.
+        sources: its configuration files in the order in which it reads them; empty for only config.yaml.
     """
 
     distribution: Literal["k3s", "rke2"]
@@ -66,7 +66,7 @@ class Rancher:
 
         ours = make_replacement(options, desired, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
-        # A file can only append to a list. So options that must go are repeated with an empty value.
+        # A file can only append to a list. So options that must be removed are repeated with an empty value.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
         lines = [f"{_ARGUMENTS}+:", *(f"- {each}" for each in (f"{ours.name}={ours.value}", *emptied))]
         if self.distribution == "rke2":
@@ -75,7 +75,7 @@ class Rancher:
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return None if the file belongs to accelkit, else the file as it is; see Launch."""
+        """Return None if the file belongs to accelkit, otherwise the unchanged file; see Launch."""
         return recorded if self.is_switched(current) else current
 
     def is_switched(self, current: str) -> bool:
@@ -89,7 +89,7 @@ class Rancher:
         yield _option("profiling=false")
 
     def _settings(self, read: Read) -> dict[str, list[str]]:
-        """Return the relevant lists, combined from all files but that of accelkit."""
+        """Return the relevant lists, combined from all files except accelkit's own."""
         found: dict[str, list[str]] = {_ARGUMENTS: [], _MOUNTS: [], "data-dir": []}
         for source in self.sources or (f"{self._folder}/config.yaml",):
             content = read(source) if source != self.path else None

@@ -36,7 +36,7 @@ class Replacement:
         value: path of accelkit's copy.
         replaced: names of the options that are removed.
         files: files by path on the host.
-        problems: as in a Plan.
+        problems: same meaning as in `Plan`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Replacement:
 
     @property
     def marker(self) -> str:
-        """Part of the command line that then identifies the configuration."""
+        """Part of the command line that identifies the configuration after the replacement."""
         return f"--{self.name}={self.value}"
 
 
@@ -59,17 +59,17 @@ def make_replacement(
     read: Read,
     owner: int | None,
 ) -> Replacement:
-    """Return the replacement of the present configuration.
+    """Return the replacement for the current configuration.
 
     Args:
-        options: the options of the present command line.
+        options: the options of the current command line.
         desired: the desired settings.
-        open_file: returns the text of a file that an option names, at its path for kube-scheduler.
+        open_file: returns the text of a file that an option names, given its path as kube-scheduler sees it.
         read: reads ConfigMaps.
         owner: the user that runs kube-scheduler; None for root.
 
     Raises:
-        ConfigurationError: the present configuration cannot be read or merged.
+        ConfigurationError: the current configuration cannot be read or merged.
     """
     minor = parse_minor(desired.kubernetes_version)
     extender, files = add_credentials(desired, owner=owner)
@@ -137,14 +137,14 @@ def add_credentials(desired: DesiredSettings, *, owner: int | None) -> tuple[Ext
 
     Args:
         desired: the desired settings.
-        owner: the user that runs kube-scheduler, who alone can read the key; None for root.
+        owner: the user that runs kube-scheduler, the only one that can read the key; None for root.
     """
     if desired.credentials is None:
         return desired.extender, {}
     given = desired.credentials
     folder = desired.folder
     authority = _digest_path(folder, "extender-ca", "crt", given.ca)
-    # client-go reads these two again for new connections; the authority it reads once.
+    # client-go reads these two files again for new connections, but reads the CA certificate only once.
     certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
     tls = {**(desired.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
     files = {

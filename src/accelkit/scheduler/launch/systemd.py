@@ -1,4 +1,4 @@
-"""Launch of kube-scheduler as a systemd service: a drop-in of accelkit sets another ExecStart."""
+"""Launch of kube-scheduler as a systemd service: an accelkit drop-in sets a different ExecStart."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _VARIABLE: Final = re.compile(r"(?<!\$)\$(?:\$\$)*(?!\$)")
 
 @dataclass(frozen=True)
 class SystemdUnit:
-    """A unit of systemd. Implements Launch.
+    """A systemd unit. Implements Launch.
 
     Attributes:
         unit: the name of the unit.
         sources: its file and its other drop-ins, as `systemctl show -p FragmentPath,DropInPaths` prints them. If empty,
-            the file is searched in systemd's folders, and other drop-ins are assumed not to set ExecStart.
+            the file is searched for in systemd's folders, and other drop-ins are assumed not to set ExecStart.
     """
 
     unit: str = UNIT
@@ -63,7 +63,7 @@ class SystemdUnit:
 
         line = parse(words)
         ours = make_replacement(line.options, desired, open_file=open_file, read=read, owner=_user_id(user, read))
-        # The words keep their spelling, because systemd interprets quotes and specifiers in it.
+        # The words keep their original spelling, because systemd interprets quotes and specifiers in it.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]
         for option in line.options:
@@ -74,7 +74,7 @@ class SystemdUnit:
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return None if the drop-in belongs to accelkit, else the file as it is; see Launch."""
+        """Return None if the drop-in belongs to accelkit, otherwise the unchanged file; see Launch."""
         return recorded if self.is_switched(current) else current
 
     def is_switched(self, current: str) -> bool:
@@ -119,7 +119,7 @@ class SystemdUnit:
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the section [Service], with continued lines joined."""
+    """Yield the settings of the section [Service], with continuation lines joined."""
     section = ""
     pending = ""
     for line in text.splitlines():

@@ -1,7 +1,7 @@
-"""Objects with which a node runs `accelkit config-manager` once: a pod, its rights and its specification.
+"""Objects with which a node runs `accelkit config-manager` once: a pod, its permissions and its specification.
 
 The pod names its node, so no scheduler is involved. It may write to the folders of kube-scheduler's files and of the
-record, and read the status of static pods in kube-system, its own namespace; nothing else.
+record, and read the status of static pods in its own namespace, kube-system. It has no other access.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
 def build_pod_name(node: str) -> str:
-    """Return the name of the pod for a node, and of its other objects: names of nodes may be too long for it."""
+    """Return the name of the pod for a node, and of its other objects; the node name itself may be too long."""
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
@@ -89,7 +89,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
         "serviceAccountName": name,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
-        # The scheduler's own port is asked whether it is healthy; it listens on the host's loopback.
+        # The pod sends a health check to the scheduler's own port, which listens on the host's loopback address.
         "hostNetwork": True,
         "dnsPolicy": "Default",
         "imagePullSecrets": [{"name": secret} for secret in source.pull_secrets],
@@ -97,7 +97,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
             "runAsUser": 0,
             "runAsGroup": 0,
             "seccompProfile": {"type": "RuntimeDefault"},
-            # Under SELinux a container may not touch the host's files otherwise.
+            # Otherwise, a container must not access the host's files under SELinux.
             "seLinuxOptions": {"type": "spc_t"},
         },
         "containers": [container],
@@ -112,12 +112,12 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
 
 
 def compute_deadline_seconds(spec: Spec) -> int:
-    """Return the deadline of the pod: it waits for kube-scheduler to check it, to switch it, and to switch it back."""
+    """Return the pod's deadline: it waits for kube-scheduler after a check, a switch, and a switch back."""
     return START_SECONDS + round(3 * spec.timeout)
 
 
 def _host_mounts(spec: Spec, folders: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return path, kind and write access of the host's folders that the pod mounts.
+    """Return the path, kind and write access of each host folder that the pod mounts.
 
     Paths that accelkit creates and deletes must be inside a mount, because a mount itself can be neither: two levels,
     such as /var/lib and /etc/kubernetes, exist on every host.

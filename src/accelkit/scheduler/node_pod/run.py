@@ -73,11 +73,11 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 def compare_without_pod(connection: Connection, spec: Spec, *, desired: bool) -> dict[str, Any]:
-    """Return from the API server alone whether kube-scheduler would be switched, because a check must not write.
+    """Return whether kube-scheduler would be switched, using only the API server, because a check must not write.
 
     Args:
         connection: the API server.
-        spec: names the node.
+        spec: the specification, which names the node.
         desired: whether kube-scheduler should call the extender.
 
     Raises:
@@ -128,7 +128,7 @@ async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str)
     try:
         await _wait_until_ended(api, path, spec, image)
     except ServiceError as exc:
-        # It never started, or its own deadline has ended it.
+        # The pod never started, or its own deadline has ended it.
         log.warning("a pod of another run on %s is deleted: %s", spec.node, exc)
     except ApiError as exc:
         if not exc.not_found:
@@ -150,10 +150,10 @@ async def _find_installed_image(api: ApiClient) -> str | None:
 
 
 async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
-    """Return the message for a cluster in which accelkit is not installed any more, so that no image is known.
+    """Return the message for a cluster in which accelkit is no longer installed, so that no image is known.
 
     Raises:
-        ConfigurationError: kube-scheduler still runs with a configuration of accelkit.
+        ConfigurationError: kube-scheduler still runs with an accelkit configuration.
     """
     if _names_our_folder(await api.get(_mirror_path(spec)), spec):
         raise ConfigurationError(

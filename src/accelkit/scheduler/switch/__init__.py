@@ -1,1 +1,1 @@
-"""How the switch is made and undone."""
+"""Functions that switch kube-scheduler, and undo the switch."""

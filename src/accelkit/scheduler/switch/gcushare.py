@@ -104,7 +104,7 @@ def _extenders(content: bytes | None) -> list[str]:
 
 
 def _backup(read: Read) -> PodManifest | None:
-    """Return the manifest that the installer kept; None if it is not usable as the original."""
+    """Return the manifest that the installer kept; None if it cannot be used as the original."""
     content = read(BACKUP)
     if content is None:
         return None
@@ -116,7 +116,7 @@ def _backup(read: Read) -> PodManifest | None:
 
 
 def _volumes(pod: PodManifest, backup: PodManifest | None) -> Collection[str]:
-    """Return the volumes of GCUShare's files in kube-scheduler that it did not have before."""
+    """Return the volumes with GCUShare's files that kube-scheduler did not have before."""
     before = {each.get("name") for each in (backup.spec.get("volumes") or [] if backup else [])}
     names = set()
     for volume in pod.spec.get("volumes") or []:

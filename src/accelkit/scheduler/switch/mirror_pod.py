@@ -1,7 +1,7 @@
-"""Wait for a static pod's kube-scheduler by its mirror pod, which the kubelet creates in the API.
+"""Wait for the kube-scheduler of a static pod, using the mirror pod that the kubelet creates in the API.
 
-Only the kubelet has the state of a static pod. It deletes the mirror pod of the former one and creates a new one with
-the command of the manifest. So a mirror pod with the manifest's command has the state of that manifest.
+Only the kubelet has the state of a static pod. After a change, it replaces the mirror pod with one that has the command
+of the new manifest. So a mirror pod with the manifest's command shows the state for that manifest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
 _PORT: Final = 10259
-# A scheduler with an invalid configuration exits at once; one that has run for this time has accepted it.
+# A scheduler with an invalid configuration exits immediately; one that has run for this long has accepted it.
 _STEADY_SECONDS: Final = 4.0
 _RESTARTS: Final = 2
 
@@ -101,7 +101,7 @@ class MirrorPod:
         """Do nothing, because the kubelet watches the folder of manifests."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the whole command is compared
-        """Wait until it runs with this manifest; see Waiter."""
+        """Wait until kube-scheduler runs with this manifest; see Waiter."""
         if text is not None:
             asyncio.run(self._wait(host, PodManifest(text, self.path)))
 
@@ -148,12 +148,12 @@ class MirrorPod:
             return
         statuses = {each.name: each for each in pod.status.container_statuses}
         restarts = sum(each.restart_count for each in statuses.values())
-        # A scheduler may have restarted long ago for any reason; only its present state depends on its configuration.
+        # A scheduler may have restarted long ago for any reason; only its current state depends on its configuration.
         watch.restarts = restarts if watch.restarts is None else watch.restarts
         for name in commands:
             watch.problem = _problem(statuses.get(name))
             if watch.problem:
-                # Read while it is down, because its log then ends with the reason.
+                # Read the log while the scheduler is down, because the log then ends with the reason.
                 watch.hopeless = restarts - watch.restarts >= _RESTARTS and not _runs(statuses.get(name))
                 return
         container_id = statuses[next(iter(commands))].container_id
@@ -167,7 +167,7 @@ class MirrorPod:
         if port == "0":
             return True
         address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - the address of a request, not of a server
-        # On a host without curl or wget, the probes of the kubelet, which have passed, are sufficient.
+        # On a host without curl or wget, it is sufficient that the kubelet's probes have passed.
         return host.probe_url(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 

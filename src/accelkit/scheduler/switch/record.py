@@ -25,14 +25,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: path of the launch file.
-        existed: whether it existed; if not, mode, owner and sha256 are meaningless.
+        existed: whether the launch file existed; if not, mode, owner and sha256 are meaningless.
         mode: four octal digits.
         sha256: digest of the original bytes.
         written_sha256: digest of accelkit's version.
         files: accelkit's files besides the launch file.
         folders: folders that accelkit created, the outermost first.
-        previous: until kube-scheduler is known to run with accelkit's version, the digest of the launch file before it,
-            whose bytes are stored beside the record, empty if it did not exist; None from then on.
+        previous: the digest of the launch file before accelkit's version, whose bytes are stored beside the record;
+            empty if it did not exist; None once kube-scheduler is known to run with accelkit's version.
     """
 
     path: str
@@ -84,7 +84,7 @@ def decode_record(content: bytes, place: str) -> Record:
     """Return a decoded record.
 
     Raises:
-        ConfigurationError: it cannot be read, or has another version.
+        ConfigurationError: the record cannot be read, or has a different version.
     """
     try:
         record = _record.decode(content)

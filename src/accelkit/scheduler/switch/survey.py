@@ -1,4 +1,4 @@
-"""Comparison of the present and the desired state of a host, without changes."""
+"""Comparison of the current state of a host with the desired state, without changes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Found:
-    """Present state of a host.
+    """Current state of a host.
 
     Attributes:
         status: status of the launch file.
-        current: its text.
-        record: its record.
-        recorded: the text of its original.
+        current: the text of the launch file.
+        record: the record of the launch file.
+        recorded: the text of the original launch file.
         safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before an
             interrupted switch.
     """
@@ -140,7 +140,7 @@ class Survey:
         return Intent(plan, self._original(found, base), tuple(changes), abandoned)
 
     def _original(self, found: Found, base: str | None) -> str | None:
-        """Return the text to record as the original: the present launch file without accelkit's changes."""
+        """Return the text to record as the original: the current launch file without accelkit's changes."""
         if found.current is None or base is None:
             return None
         current = compute_sha256(found.current.encode())
@@ -180,7 +180,7 @@ class Survey:
         return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
 
     def list_own_folders(self) -> list[str]:
-        """Return the folders of accelkit among the backup folder and its parents: missing, or named after it and empty.
+        """Return accelkit's folders among the backup folder and its parents: missing, or empty and named for it.
 
         A run that was interrupted before it wrote a record may have created them.
         """
@@ -203,7 +203,7 @@ class Survey:
         return [self._folder] if empty else []
 
     def list_lost_originals(self) -> list[str]:
-        """Return the originals that no record names, because a run was interrupted or files were changed since."""
+        """Return the originals that no record names, because a run was interrupted or files have since changed."""
         names = self._host.list_names(self._backup_dir)
         kept = set()
         for name in names:
@@ -255,7 +255,7 @@ def decode_text(content: bytes | None, path: str) -> str | None:
     """Return the text of a file.
 
     Raises:
-        ConfigurationError: it is not UTF-8.
+        ConfigurationError: the file is not UTF-8.
     """
     try:
         return None if content is None else content.decode()

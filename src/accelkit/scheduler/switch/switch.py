@@ -1,6 +1,6 @@
-"""Switches the kube-scheduler of one host to accelkit's configuration and back; no interruption loses data.
+"""Switch of one host's kube-scheduler to accelkit's configuration and back; no interruption loses data.
 
-The order is: record, accelkit's files, launch file, wait. Before the launch file, no step affects running processes.
+The order is: record, accelkit's files, launch file, wait. No step before the launch file affects running processes.
 The launch file changes by one rename. The next run finds the record and finishes an interrupted switch. If a scheduler
 does not start again, its former launch file is restored.
 """
@@ -26,7 +26,7 @@ class Waiter(Protocol):
     """Checks whether kube-scheduler runs with its launch file."""
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler runs, before anything is changed; raise ServiceError if it does not."""
+        """Confirm that kube-scheduler is running before anything is changed; raise ServiceError if it is not."""
 
     def restart(self, host: Host) -> None:
         """Apply a changed launch file, if no other component does so."""
@@ -40,12 +40,12 @@ class Waiter(Protocol):
 
 @dataclass(frozen=True)
 class SwitchOutcome:
-    """Changes that were made, or would be.
+    """Changes that were made, or would be made.
 
     Attributes:
         changes: changes by file; empty if the state is as desired.
-        exact: for a removal: whether the recorded bytes, mode and owner are restored. False if other tools changed the
-            launch file since; then only accelkit's changes were removed.
+        exact: for a removal, whether the recorded bytes, mode and owner are restored. False if other tools have since
+            changed the launch file; then only accelkit's changes were removed.
         problems: things that work but need attention.
     """
 
@@ -60,10 +60,10 @@ class Switch:
     Args:
         host: the host.
         launch: its launch kind.
-        waiter: checks whether it runs.
+        waiter: checks whether kube-scheduler runs.
         backup_dir: folder of the record; never the launch file's folder.
         folder: folder of accelkit's files on the host.
-        adopt_gcushare: whether to adopt an installation of GCUShare: its original becomes the recorded one.
+        adopt_gcushare: whether to adopt a GCUShare installation, so that its original becomes the recorded one.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Switch:
         self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
     def compare(self, desired: DesiredSettings) -> SwitchOutcome:
-        """Return the changes of apply() without making them.
+        """Return the changes that apply() would make, without making them.
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood or edited safely.
@@ -93,11 +93,11 @@ class Switch:
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
     def check(self, desired: DesiredSettings) -> SwitchOutcome:
-        """Confirm that nothing must change and that kube-scheduler runs with it; otherwise return the differences.
+        """Confirm that no change is needed and kube-scheduler runs with its file; otherwise return the differences.
 
         Raises:
-            ConfigurationError: as compare().
-            ServiceError: kube-scheduler does not run with its launch file.
+            ConfigurationError: same conditions as in compare().
+            ServiceError: kube-scheduler is not running with its launch file.
         """
         intent = self._survey.make_intent(self._survey.find(), desired)
         if not intent.changes:
@@ -109,8 +109,8 @@ class Switch:
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood, edited safely or written.
-            ServiceError: kube-scheduler did not run before, or does not with the new configuration; then the former
-                state is restored.
+            ServiceError: kube-scheduler was not running before, or does not run with the new configuration; in the
+                latter case, the former state is restored.
         """
         found = self._survey.find()
         intent = self._survey.make_intent(found, desired)
@@ -136,10 +136,10 @@ class Switch:
         return outcome
 
     def compare_removal(self) -> SwitchOutcome:
-        """Return the changes of remove() without making them.
+        """Return the changes that remove() would make, without making them.
 
         Raises:
-            ConfigurationError: as remove().
+            ConfigurationError: same conditions as in remove().
         """
         found = self._survey.find()
         target, exact = self._survey.find_former(found)
@@ -160,7 +160,7 @@ class Switch:
         target, exact = self._survey.find_former(found)
         if target != found.current:
             self._write_launch(target, found.record if exact else None, found.status)
-        # With a record, the launch file may be restored already, by a run that was interrupted before the restart.
+        # If there is a record, a run that was interrupted before the restart may already have restored the launch file.
         if found.record is not None or target != found.current:
             self._waiter.restart(self._host)
             self._waiter.wait(self._host, target, None)
@@ -210,7 +210,7 @@ class Switch:
         self._host.write(path, text.encode(), mode=mode, uid=uid, gid=gid)
 
     def _owner(self, record: Record) -> tuple[int, int]:
-        # The owner of the launch file: root on a real host, else the user of an embedded one.
+        # The owner of the launch file: root on a real host, otherwise the user of an embedded host.
         return (record.uid, record.gid) if record.existed else (0, 0)
 
     def _undo(
@@ -250,7 +250,7 @@ class Switch:
     def _tidy(self, record: Record, intent: Intent) -> None:
         stale = [path for path in record.files if path not in intent.plan.files]
         if record.previous is not None:
-            # This happens before any file is deleted that the former launch file needs.
+            # Do this before deleting any file that the former launch file needs.
             record = msgspec.structs.replace(record, previous=None)
             self._keep(record, intent.original)
         for path in (*stale, *intent.abandoned):

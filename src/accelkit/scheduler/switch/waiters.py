@@ -1,4 +1,4 @@
-"""Implementations of Waiter: whether kube-scheduler runs with its launch file, according to its runner."""
+"""Implementations of Waiter, which ask the runner of kube-scheduler whether it runs with its launch file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _state_file = msgspec.json.Decoder(_State)
 
 @dataclass(frozen=True)
 class StateFile:
-    """A kube-scheduler whose runner reports its configuration in a JSON file, as that of the embedded cluster.
+    """A kube-scheduler whose runner reports its configuration in a JSON file, as in the embedded cluster.
 
     Attributes:
         path: path of the file, with `ready`, `config_sha256` and, after a failure, `error`.
@@ -40,7 +40,7 @@ class StateFile:
     timeout_seconds: float = DEADLINE_SECONDS
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler runs; see Waiter."""
+        """Confirm that kube-scheduler is running; see Waiter."""
         try:
             self.wait(host, text, None)
         except ServiceError as exc:
@@ -53,7 +53,7 @@ class StateFile:
         """Do nothing, because the runner watches the file."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
-        """Wait until it runs with this text; see Waiter."""
+        """Wait until kube-scheduler runs with this text; see Waiter."""
         desired, deadline = compute_sha256((text or "").encode()), time.monotonic() + self.timeout_seconds
         while True:
             state = self._state(host)
@@ -72,16 +72,16 @@ class StateFile:
         try:
             return _state_file.decode(host.read(self.path) or b"{}")
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # It is being written.
+            # The file is being written.
             return _State()
 
 
 @dataclass(frozen=True)
 class SystemdService:
-    """A service of systemd.
+    """A systemd service.
 
     Attributes:
-        unit: its name.
+        unit: the name of the service.
         embedded: whether kube-scheduler is part of the unit's own process, as in k3s and RKE2.
         timeout_seconds: deadline of each wait.
     """
@@ -91,14 +91,14 @@ class SystemdService:
     timeout_seconds: float = DEADLINE_SECONDS
 
     def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - what runs is all that can be asked
-        """Confirm that the service runs; see Waiter."""
+        """Confirm that the service is running; see Waiter."""
         if problem := self._problem(host, None):
             raise ServiceError(
                 f"{problem}, so its options were not changed", next_step=f"look at `systemctl status {self.unit}`"
             )
 
     def restart(self, host: Host) -> None:
-        """Let systemd read its files again, and restart the service."""
+        """Make systemd reload its files, and restart the service."""
         # A service that failed several times in a row does not start again without this; for others it has no effect.
         host.run(["systemctl", "reset-failed", self.unit])
         for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
@@ -114,7 +114,7 @@ class SystemdService:
         successes = 0
         while True:
             problem = self._problem(host, marker)
-            # Checked twice, because a process that exits over its options is running for a moment, too.
+            # Check twice, because a process that exits because of its options also runs for a moment.
             successes = 0 if problem else successes + 1
             if successes > 1:
                 return
@@ -123,7 +123,7 @@ class SystemdService:
             time.sleep(POLL_SECONDS)
 
     def _problem(self, host: Host, marker: str | None) -> str | None:
-        """Return why the service does not run as desired; None if it does."""
+        """Return why the service is not running as desired; None if it is."""
         _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if facts.get("ActiveState") != "active":
