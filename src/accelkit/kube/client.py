@@ -1,8 +1,8 @@
 """HTTP client of the API server: it sends and returns bytes, and raises typed errors.
 
-Callers decode the answers with msgspec; this module handles no kinds. Every request has a deadline. The client does not
-repeat a POST or PATCH, because only the caller can decide whether it may be repeated. aiohttp repeats other requests
-once if an idle connection was closed.
+Callers decode the responses with msgspec; this module does not handle kinds. Every request has a deadline. The client
+does not repeat a POST or PATCH, because only the caller can decide whether it may be repeated. aiohttp repeats other
+requests once if an idle connection was closed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ApiClient:
     Args:
         connection: the API server and the credentials.
         timeout_seconds: the deadline of each request, including the time to connect.
-        connections: the largest number of concurrent requests.
+        connections: the maximum number of concurrent requests.
     """
 
     def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
@@ -76,7 +76,7 @@ class ApiClient:
         )
         self._limit = connections
         # These options belong to each request, because a session has no such settings. The API server's proxy passes
-        # on answers of pods and services unchanged; a redirect in one of them would be followed with our rights.
+        # on responses from pods and services unchanged; a redirect in one of them would be followed with our rights.
         self._route: dict[str, Any] = {"allow_redirects": False}
         if connection.server_name:
             self._route["server_hostname"] = connection.server_name
@@ -105,7 +105,7 @@ class ApiClient:
     async def get(
         self, path: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """GET `path`; raise ApiError unless the answer is 2xx."""
+        """GET `path`; raise ApiError unless the response is 2xx."""
         return await self._request("GET", path, query=query, headers=headers)
 
     async def get_page(
@@ -116,12 +116,12 @@ class ApiClient:
         Args:
             path: the collection.
             query: selectors, limit and continue token.
-            max_bytes: the largest accepted size of the page.
-            accept: media type of the answer; empty for the collection's default.
+            max_bytes: the maximum accepted size of the page.
+            accept: media type of the response; empty for the collection's default.
 
         Raises:
             PageTooLargeError: the page is larger than `max_bytes`, or did not arrive in time.
-            ApiError: the answer is not 2xx, or there is none.
+            ApiError: the response is not 2xx, or there is none.
         """
         answer = bytearray()
         try:
@@ -151,17 +151,17 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """POST `body` as JSON; raise ApiError unless the answer is 2xx."""
+        """POST `body` as JSON; raise ApiError unless the response is 2xx."""
         return await self._request("POST", path, body, query=query, headers=headers)
 
     async def put(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
-        """PUT `body` as JSON; raise ApiError unless the answer is 2xx."""
+        """PUT `body` as JSON; raise ApiError unless the response is 2xx."""
         return await self._request("PUT", path, body, query=query)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH an object with a patch of this kind; raise ApiError unless the answer is 2xx.
+        """PATCH an object with a patch of this kind; raise ApiError unless the response is 2xx.
 
         For the kind `apply`, the patch is the desired object. The server requires `fieldManager` in the query, and
         records this manager as the owner of the fields.
@@ -169,7 +169,7 @@ class ApiClient:
         return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, body: object | None = None) -> bytes:
-        """DELETE with DeleteOptions in `body`; raise ApiError unless the answer is 2xx."""
+        """DELETE with DeleteOptions in `body`; raise ApiError unless the response is 2xx."""
         return await self._request("DELETE", path, body)
 
     @asynccontextmanager
@@ -226,7 +226,7 @@ class ApiClient:
 
 
 def _accept(status: int, answer: bytes) -> bytes:
-    """Return the answer of a successful request.
+    """Return the response to a successful request.
 
     Raises:
         ApiError: the status is not 2xx.

@@ -97,7 +97,7 @@ class _Found:
 
 def _read_settings(settings: client.Configuration, name: str, context: str) -> _Found:
     def read_authorization() -> str | None:
-        # A credential plugin that runs again makes the package write the files again.
+        # If a credential plugin runs again, the package writes the files again.
         with credential_files():
             # Earlier releases of the package use the name in `alias`.
             return settings.get_api_key_with_prefix("BearerToken", alias="authorization")

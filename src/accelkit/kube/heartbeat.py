@@ -26,7 +26,7 @@ class Heartbeat:
         self._answered_at = time.monotonic()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how many seconds an answer has been overdue; 0 while the server answers."""
+        """Return for how many seconds a response has been overdue; 0 while the server responds."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 
     async def run(self) -> None:
@@ -36,7 +36,7 @@ class Heartbeat:
                 await self._api.get("/readyz")
                 self._answered_at = time.monotonic()
             except ApiError as exc:
-                # A refusal is an answer too. The watches log the cause.
+                # A refusal is also a response. The watches log the cause.
                 if not exc.unanswered:
                     self._answered_at = time.monotonic()
             await asyncio.sleep(_SECONDS)

@@ -24,7 +24,7 @@ _credential_files = threading.RLock()
 
 
 def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str, str]:
-    """Read the kubeconfig that the options name, else those of KUBECONFIG, else ~/.kube/config.
+    """Read the kubeconfig that the options name, or those in KUBECONFIG, or ~/.kube/config, in this order.
 
     Returns:
         The client settings of the `kubernetes` package, which renew an expired token on request; the name of the

@@ -193,7 +193,7 @@ class Elector:
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # An answer after the end of the term is useless. Half a term leaves time for another attempt after a loss.
+        # A response after the end of the term is useless. Half a term leaves time for another attempt after a loss.
         left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
         deadline = min(left, self._term_seconds / 2)
         held = False
@@ -216,7 +216,7 @@ class Elector:
             self._lose()
 
     async def release(self) -> None:
-        """Release the Lease for good, so that other candidates do not wait until it expires.
+        """Release the Lease permanently, so that other candidates do not wait until it expires.
 
         The caller must first end all work that depends on the Lease.
         """
@@ -261,7 +261,7 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Another candidate wrote it, or the answer to our own write was lost. Read the holder before deciding.
+            # Another candidate wrote it, or the response to our own write was lost. Read the holder before deciding.
             self._observe(await self._api.get(self._path))
             if not self.leads() or self.holder != self._identity:
                 return False

@@ -26,7 +26,7 @@ _MOST, _FIRST = 500, 8
 # Bytes of a page: the target size, and the largest accepted size.
 _AIM_BYTES, _MOST_BYTES = 8 << 20, 32 << 20
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Errors of the decoder, also for invalid UTF-8 and for too deeply nested values.
+# Errors that the decoder raises, including for invalid UTF-8 and for values that are nested too deeply.
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -104,7 +104,7 @@ async def list_all(
         accept: media type of the pages; empty for the collection's default.
 
     Raises:
-        ApiError: the API server refused or did not answer, or its answer cannot be read; 410 if the pages took too
+        ApiError: the API server refused or did not answer, or its response cannot be read; 410 if the pages took too
             long.
     """
     decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]

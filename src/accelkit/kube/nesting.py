@@ -1,7 +1,7 @@
-"""Decoder of objects of the API server, of which a part is nested deeper than the JSON decoder can read.
+"""Decoder for API server objects with parts that are nested deeper than the JSON decoder can read.
 
 A user who may write an object may write its `metadata.managedFields`, and the API server accepts 10,000 levels of JSON
-there. The decoder also counts the levels of fields that it skips, and then reads nothing of the whole page.
+there. The decoder also counts the levels of fields that it skips, and then fails on the whole page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 _T = TypeVar("_T")
-# Levels that stay. The fields that accelkit reads are at most 20 levels deep.
+# Number of levels that are kept. The fields that accelkit reads are at most 20 levels deep.
 _LEVELS: Final = 100
 # Consecutive levels of an object are one match, as in {"f:spec":{"f:containers":{, and so are their ends. Other strings
 # are matched because they may contain brackets.
@@ -38,7 +38,7 @@ def decode(decoder: msgspec.json.Decoder[_T], text: bytes | bytearray) -> _T:
 
 
 def _cut(text: bytes | bytearray) -> bytes:
-    """Return JSON with null in place of each value that is nested more deeply than the levels that stay."""
+    """Return JSON with null in place of each value that is nested more deeply than the levels that are kept."""
     kept: list[bytes | bytearray] = []
     depth = start = 0
     for token in _TOKENS.finditer(text):
@@ -53,7 +53,7 @@ def _cut(text: bytes | bytearray) -> bytes:
             found = token.group()
             depth += found.count(b"{") + found.count(b"[")
             if before <= _LEVELS < depth:
-                # The first value that goes begins at this bracket of the token.
+                # The first value that is removed begins at this bracket of the token.
                 first = next(itertools.islice(_BRACKET.finditer(found), _LEVELS - before, None))
                 kept += [text[start : token.start() + first.start()], b"null"]
     return b"".join([*kept, text[start:]])

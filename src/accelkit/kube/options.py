@@ -67,7 +67,7 @@ class ConnectionOptions:
 
     @classmethod
     def collect(cls, given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Self:
-        """Return the options from `given`, else from environment variables such as `K8S_AUTH_HOST`.
+        """Return the options from `given`, or otherwise from environment variables such as `K8S_AUTH_HOST`.
 
         Raises:
             ConfigurationError: the kubeconfig is neither a path nor a mapping.

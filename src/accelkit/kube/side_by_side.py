@@ -15,14 +15,14 @@ Target = TypeVar("Target")
 async def request_all(
     targets: Iterable[Target], request: Callable[[Target], Awaitable[None]], *, at_once: int, seconds: float
 ) -> None:
-    """Request from each target; cancel requests that are unfinished at the deadline, without an error.
+    """Send a request to each target; cancel requests that are unfinished at the deadline, without an error.
 
     The caller must detect which targets have not answered.
 
     Args:
         targets: the targets.
-        request: sends the request to one target and stores its answer.
-        at_once: the largest number of concurrent requests.
+        request: sends the request to one target and stores the response.
+        at_once: the maximum number of concurrent requests.
         seconds: the time for all requests together.
 
     Raises:

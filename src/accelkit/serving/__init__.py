@@ -1,1 +1,1 @@
-"""HTTP servers for ports that untrusted clients reach: every size, time and number of connections has a limit."""
+"""HTTP servers for ports that untrusted clients can reach: every size, time and number of connections is limited."""

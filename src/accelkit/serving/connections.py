@@ -52,7 +52,7 @@ class Connections:
 
     Args:
         answer: answers a request.
-        limit: the largest number of open connections.
+        limit: the maximum number of open connections.
         idle_seconds: how long a connection without a request is kept.
         options: options of `Http1Connection`.
     """
@@ -93,7 +93,7 @@ class Connections:
             connection.end()
 
     async def shut_down(self, seconds: float) -> None:
-        """End all connections and wait for that; abort those that need longer than `seconds`."""
+        """End all connections and wait until they have ended; abort those that need longer than `seconds`."""
         self.end()
         try:
             async with asyncio.timeout(seconds):

@@ -92,7 +92,7 @@ class Http1Connection(web.RequestHandler):
             self.first_request.set_result(None)
 
     def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
-        """Answer an invalid request; the library's own answer would reveal its version."""
+        """Answer an invalid request; the library's own response would reveal its version."""
         response = web.Response(
             status=status, body=b'{"error":"this is not a valid request"}', headers={"Server": SERVER}
         )
@@ -101,7 +101,7 @@ class Http1Connection(web.RequestHandler):
         return response
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after this time at the latest, even during a request."""
+        """Close the connection after at most this time, even during a request."""
         self._limit = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ class _Http1Request:
         self.limit = connection.limit
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has arrived already, else None."""
+        """Return the whole body if it has already arrived, otherwise None."""
         return self._content.read_nowait() if self._content.is_eof() else None
 
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 HTTP_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2"
-# Answers do not reveal the name and version of the HTTP library.
+# Responses do not reveal the name and version of the HTTP library.
 SERVER: Final = "accelkit"
 _UNAVAILABLE: Final = 503
 _RETRY_SECONDS: Final = "1"
@@ -16,7 +16,7 @@ _RETRY_SECONDS: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer; `close` ends the connection with it."""
+    """An HTTP response; `close` means that the connection is closed after it."""
 
     status: int
     body: bytes
@@ -69,7 +69,7 @@ class Request(Protocol):
     def headers(self) -> Headers: ...  # noqa: D102
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has arrived already; else return None and consume nothing."""
+        """Return the whole body if it has already arrived; otherwise return None and consume nothing."""
 
     async def read(self) -> bytes:
         """Return the next received part of the body, empty at its end; before the first call hardly any of it is read.
@@ -79,7 +79,7 @@ class Request(Protocol):
         """
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after this time at the latest, even during a request."""
+        """Close the connection after at most this time, even during a request."""
 
 
 # Never raises.

@@ -29,14 +29,14 @@ MAX_BODY_BYTES = 128 * 1024 * 1024
 # The limit for all bodies together. Each exists twice for a moment, and the extender's memory is limited to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
 _CERTIFICATE_SECONDS = 2.0
-# kube-scheduler sends a body at once. A slower client must not delay the shutdown or hold a connection without limit.
+# kube-scheduler sends a body promptly. A slower client must not delay the shutdown or hold a connection without limit.
 _BODY_SECONDS = 30.0
 # Requests that a HeadServer answers have small bodies.
 _SMALL_BODY_SECONDS: Final = 5.0
-# Clients of Go close idle connections after 90 s, so they never send on a connection that this server is closing.
+# Go clients close idle connections after 90 s, so they never send on a connection that this server is closing.
 _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
-# An answer that the client does not read within this time is dropped.
+# A response that the client does not read within this time is dropped.
 _ANSWER_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 256
 # Size of all other headers of a request to a HeadServer, in addition to its longest header.
@@ -45,7 +45,7 @@ _OTHER_HEADERS_BYTES: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Limits for the bodies of requests.
+    """Limits on the bodies of requests.
 
     Attributes:
         each_bytes: the largest size of one body.
@@ -144,7 +144,7 @@ class _Server(ABC):
         try:
             return self._refuse(request.names) or await self._answer(request)
         except ConnectionError:
-            # The client disconnected before its body was complete, so it does not wait for an answer.
+            # The client disconnected before its body was complete, so it does not wait for a response.
             return Reply(400, b"", close=True)
         except Exception:
             log.exception("a request to %s was not answered because of a defect", request.path[:100])
@@ -152,7 +152,7 @@ class _Server(ABC):
 
     @abstractmethod
     async def _answer(self, request: Request) -> Reply:
-        """Return the answer to one request."""
+        """Return the response to one request."""
 
     def _refuse(self, proven: frozenset[str]) -> Reply | None:
         tls = self._listen.tls

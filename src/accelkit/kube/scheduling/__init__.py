@@ -1,1 +1,1 @@
-"""Rules of kube-scheduler that accelkit evaluates too."""
+"""Rules of kube-scheduler that accelkit also evaluates."""

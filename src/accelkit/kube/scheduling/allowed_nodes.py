@@ -12,12 +12,12 @@ import msgspec
 from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, Term, Toleration
 
-# Limits of what is read of one pod, because each user with the right to create pods writes it, and it is checked for
-# each node.
+# Limits on what is read from one pod, because any user with permission to create pods can write it, and it is checked
+# for each node.
 MOST_REQUIREMENTS: Final = 256
 MOST_VALUES: Final = 2000
 MOST_BYTES: Final = 16 << 10
-# The rules of a pod that exceeds the limits: they allow no node.
+# The rules of a pod that exceeds the limits. They do not allow any node.
 TOO_MANY: Final = b""
 
 
@@ -114,7 +114,7 @@ class NodeFacts:
             budget: is reduced by a step for each node and each of its requirements.
 
         Returns:
-            None if the budget does not suffice for all nodes: then the result is unknown.
+            None if the budget is too small for all nodes, so that the result is unknown.
         """
         if encoded == TOO_MANY:
             return set()

@@ -7,7 +7,7 @@ from typing import Final
 
 from accelkit.kube.views.scheduling import SchedulingGroup
 
-# Of the coscheduling plug-in, and of schedulers that have no object for a group.
+# Label of the coscheduling plug-in, and of schedulers that have no object for a group.
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
 

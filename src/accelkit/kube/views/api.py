@@ -1,4 +1,4 @@
-"""Answers of the API server that are not stored objects."""
+"""Responses from the API server that are not stored objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ServerVersion(msgspec.Struct, rename="camel"):
-    """The answer of `/version`."""
+    """The response of `/version`."""
 
     git_version: str
 
@@ -30,6 +30,6 @@ class _AccessStatus(msgspec.Struct):
 
 
 class AccessReview(msgspec.Struct):
-    """The answer to any review of a right, such as a SelfSubjectAccessReview."""
+    """The response to any access review, such as a SelfSubjectAccessReview."""
 
     status: _AccessStatus

@@ -10,7 +10,7 @@ from accelkit.model.pod import NodeInfo
 
 
 class SystemInfo(NodeInfo, frozen=True, rename="camel"):
-    """The facts of the machine from the kubelet, with its software."""
+    """The facts about the machine and its software from the kubelet."""
 
     architecture: str = ""
     container_runtime_version: str = ""

@@ -1,4 +1,4 @@
-"""HTTP/2 connections: the library h2 parses frames, and this module makes requests of them, within limits.
+"""HTTP/2 connections: the h2 library parses frames, from which this module assembles requests, within limits.
 
 A client uses one connection for all of its requests, so that none waits for another request or for a handshake.
 """
@@ -29,9 +29,9 @@ from accelkit.serving.http2.stream import Stream
 from accelkit.serving.messages import Answer, Reply
 from accelkit.serving.tls import list_names
 
-# An answer that the client does not read within this time is dropped.
+# A response that the client does not read within this time is dropped.
 _ANSWER_SECONDS: Final = 30.0
-# After GOAWAY the client closes its connection. An immediate abort could lose its last answer.
+# After GOAWAY the client closes its connection. An immediate abort could lose the last response.
 _CLOSE_SECONDS: Final = 0.5
 # Length, type and flags; stream; the last stream that is answered; the error code.
 _GO_AWAY: Final = struct.Struct(">5sIII")
@@ -60,7 +60,7 @@ class Http2Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._http = make_frames()
         self._meter = FrameMeter()
-        # Streams whose answer is computed or sent, including streams that the client has reset.
+        # Streams whose response is being computed or sent, including streams that the client has reset.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
         # The last stream that is answered; set when GOAWAY is sent.
         self._last: int | None = None
@@ -91,13 +91,13 @@ class Http2Connection(asyncio.Protocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Stop reading from a client that does not read its answers."""
+        """Stop reading from a client that does not read its responses."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
             self._schedule("unread", _ANSWER_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if (timer := self._timers.pop("unread", None)) is not None:
             timer.cancel()
         if self.transport is not None and not self.transport.is_closing():
@@ -116,7 +116,7 @@ class Http2Connection(asyncio.Protocol):
         self._on_lost(self)
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after this time at the latest, even during requests."""
+        """Close the connection after at most this time, even during requests."""
         self._schedule("limit", seconds, self.abort)
 
     def end(self) -> None:
@@ -124,7 +124,7 @@ class Http2Connection(asyncio.Protocol):
         if self._last is not None or self._broken or self.transport is None:
             return
         self._last = self._http.highest_inbound_stream_id
-        # The library's own GOAWAY would not allow further answers.
+        # The library's own GOAWAY would not allow further responses.
         self._flush()
         self.transport.write(_GO_AWAY.pack(b"\0\0\x08\x07\0", 0, self._last, ErrorCodes.NO_ERROR))
         self._close_if_done()
@@ -163,7 +163,7 @@ class Http2Connection(asyncio.Protocol):
             self.first_request.set_result(None)
         number = event.stream_id
         if len(self._streams) >= MOST_STREAMS:
-            # The answers of reset streams are still being computed.
+            # The responses for reset streams are still being computed.
             self._http.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             return
         stream = Stream(number, event.headers, self.names, self._open_window, self.limit)
@@ -206,7 +206,7 @@ class Http2Connection(asyncio.Protocol):
         self._flush()
 
     def _send_rest(self, stream: Stream) -> None:
-        """Send as much of an answer as the client's windows allow."""
+        """Send as much of a response as the client's windows allow."""
         if not stream.rest:
             return
         while stream.rest:
@@ -223,7 +223,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _finish(self, stream: Stream) -> None:
         if not stream.complete:
-            # The answer is complete before the body has arrived, so the rest of the body is not read.
+            # The response is complete before the body has arrived, so the rest of the body is not read.
             self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._http.acknowledge_received_data(stream.drop(), stream.number)
         self._discard(stream)

@@ -9,11 +9,11 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-# Concurrent requests: the number that clients of Go start before they receive the settings.
+# Number of concurrent requests; Go clients start this many before they receive the settings.
 MOST_STREAMS: Final = 128
-# Clients of Go send a body in frames of the maximum size, and each frame costs the same regardless of its size.
+# Go clients send a body in frames of the maximum size, and each frame costs the same regardless of its size.
 _FRAME_BYTES: Final = 128 * 1024
-# Bytes in flight of one body, and of all bodies. Bodies are read as they arrive, so larger windows bring nothing.
+# Bytes in flight for one body, and for all bodies. Bodies are read as they arrive, so larger windows have no benefit.
 _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _FIRST_WINDOW: Final = 65_535

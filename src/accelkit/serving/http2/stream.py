@@ -1,4 +1,4 @@
-"""One HTTP/2 request as it arrives, and the unsent rest of its answer."""
+"""One HTTP/2 request as it arrives, and the unsent rest of the response."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class StreamHeaders:
 
 
 class Stream:
-    """One request, a `Request`, and the rest of its answer.
+    """One request, a `Request`, and the rest of the response.
 
     Args:
         number: the number of the stream.
         items: names and values of the head.
         names: the names in the verified client certificate.
         taken: called with the number of body bytes that were read, so that the client may send as many more.
-        limit: closes the connection after the given number of seconds at the latest.
+        limit: closes the connection after at most the given number of seconds.
 
     Attributes:
-        rest: the unsent part of the answer.
+        rest: the unsent part of the response.
         complete: whether the whole request has arrived.
-        lost: whether the client no longer waits for an answer.
-        timer: drops the answer.
+        lost: whether the client no longer waits for a response.
+        timer: drops the response.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Stream:
         return HTTP_2
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has arrived already, else None."""
+        """Return the whole body if it has already arrived, otherwise None."""
         if not self.complete:
             return None
         body = b"".join(piece for piece, _ in self._pieces)
@@ -134,7 +134,7 @@ class Stream:
         self._wake()
 
     def lose(self) -> None:
-        """Record that the client no longer waits for an answer."""
+        """Record that the client no longer waits for a response."""
         self.lost, self.rest = True, _EMPTY
         self.stop_timer()
         self._wake()
@@ -146,7 +146,7 @@ class Stream:
         return counted
 
     def stop_timer(self) -> None:
-        """Cancel the timer that drops the answer."""
+        """Cancel the timer that drops the response."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
