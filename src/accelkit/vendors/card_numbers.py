@@ -1,20 +1,20 @@
-"""Parsing of the numbers by which other systems name cards. Only ASCII digits are accepted."""
+"""Parser for the numbers by which other systems identify cards. Only ASCII digits are accepted."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# More digits than any number of a card has, and few enough for any integer.
+# More digits than any card number has, and few enough to fit into a 64-bit integer.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _PREFIX: Final = "card"
 
 
 def parse_number(text: str) -> int | None:
-    """Return a text as a number, None if it is not a number."""
+    """Return a text as a number, or None if it is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def parse_card_name(name: str) -> int | None:
-    """Return the number of a name such as `card7`, None for other texts."""
+    """Return the number in a name such as `card7`, or None for any other text."""
     return parse_number(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None

@@ -1,6 +1,6 @@
 """Check of an assignment against the limits of its pod, because a user who may edit a pod can write the annotation.
 
-Only the cards of the assignment are accepted, for containers that request cards. Amounts come from the limits, which
+Only the cards are taken from the assignment, for containers that request cards. Amounts come from the limits, which
 cannot change after the pod was created, in the unit in which its kubelet allocated devices.
 """
 
@@ -36,9 +36,9 @@ def check_assignment(
         written: the assignment.
         capacities: the memory of each card of the node that can be shared, by ID; None if the cards are unknown, which
             accepts the cards as written.
-        unit_bytes: the unit of memory of this pod.
-        compute: the compute of a card that each container holds, if it was read before; else None. It is used if the
-            limits do not state it.
+        unit_bytes: the memory unit of this pod.
+        compute: the compute of a card that each container holds, if it was read before, otherwise None. It is used if
+            the limits do not state the compute.
 
     Raises:
         AssignmentError: the pod cannot hold these cards.
@@ -60,7 +60,7 @@ def check_assignment(
 
 
 def describe_difference(written: Assignment, valid: Assignment) -> str:
-    """Return a sentence about the part of an assignment that is not valid; empty if all of it is."""
+    """Return a sentence about the invalid part of an assignment; empty if all of it is valid."""
     for name, shares in written.containers.items():
         if shares and name != MOVING and name not in valid.containers:
             return f"it gives cards to container {shorten(name, _MAX_NAME)}, which asks for none"
@@ -98,7 +98,7 @@ class _Check:
 
         Raises:
             AssignmentError: the container cannot hold the written cards.
-            RequestError: its limits cannot be read.
+            RequestError: the limits of the container cannot be read.
         """
         limits = read_device_limits(self.container, self.dialects)
         if limits is None:

@@ -19,12 +19,12 @@ from accelkit.vendors.profiles import is_plugin_resource
 
 @dataclass(frozen=True, slots=True)
 class DeviceResources:
-    """The resources with which containers may hold devices of accelkit's agents.
+    """The resources with which containers may hold devices from accelkit's agents.
 
     Attributes:
         memory: the resources that count units of memory.
         cards: the resources that count whole cards.
-        ambiguous: the resources among them that device plugins of other systems serve too. They count only for pods
+        ambiguous: those of these resources that device plugins of other systems also serve. They count only for pods
             with an assignment.
     """
 
@@ -46,14 +46,14 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reader of pods that may hold cards: in the dialects in use, else in dialects that may have been in use.
+    """Reader of pods that may hold cards, in the dialects in use or otherwise in dialects that may have been in use.
 
     In a dialect that is not in use, a pod counts if no device plugin of another system serves its resources, or if the
     pod has an assignment.
 
     Args:
         dialects: the dialects in use.
-        advertised: whether only dialects that accelkit's agents can serve count besides them.
+        advertised: whether, in addition to these, only dialects that accelkit's agents can serve count.
     """
 
     def __init__(self, dialects: Sequence[Dialect], *, advertised: bool = False) -> None:
@@ -66,7 +66,7 @@ class BoundPodReader:
         self._all = PodReader([*dialects, *others])
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as it was read; None if it has no relation to cards."""
+        """Return the pod as read; None if it has nothing to do with cards."""
         found = self._reader.read(pod)
         if found is None or not found.requests_cards:
             former = self._former.read(pod)

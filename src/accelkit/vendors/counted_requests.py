@@ -1,7 +1,7 @@
 """Requests of containers in the dialects that do not count units of memory.
 
-Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's source of
-2025 counts slices of one card. accelkit counts these as compute, because all cards of the ledger have equal compute.
+Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's 2025
+source counts slices of one card. accelkit counts slices as compute, because all cards in the ledger have equal compute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CardContainer(msgspec.Struct, frozen=True):
 
 
 def parse_amount(container: CardContainer, resource: str) -> int:
-    """Return a container's limit of a resource, 0 without one.
+    """Return a container's limit for a resource; 0 if there is none.
 
     Raises:
         RequestError: the limit cannot be read.
@@ -58,7 +58,7 @@ def check_length(key: str, text: str) -> None:
 
 
 def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
-    """Return the request of a container in one of these dialects, None without one.
+    """Return the request of a container in one of these dialects; None if there is none.
 
     Raises:
         RequestError: the request cannot be granted as written.

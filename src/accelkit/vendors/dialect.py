@@ -44,7 +44,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
 
 
 class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The extended resources of a dialect; those that it does not have are empty.
+    """The extended resources of a dialect; names of resources that it does not have are empty.
 
     Attributes:
         memory: the resource for units of memory on one card.
@@ -52,7 +52,7 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counts: the resources for the number of cards over which a container's amounts are split; a container uses one.
         bytes: the resource for the memory of all these cards together.
         compute: the resource for the compute of all these cards together, in thousandths of a card.
-        slices: the resource for equal parts of one card, which has `per_card` of them.
+        slices: the resource for equal parts of one card, which consists of `per_card` slices.
         amounts: the prefix of all resources with which a container with `counts` requests parts of its cards. Amounts
             other than memory and compute are only counted: a card has an equal part of the amount in its node's status.
         monitoring: the resources that take nothing from a card.
@@ -79,7 +79,7 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (*self.requestable, *self.monitoring)
 
     def is_amount(self, name: str) -> bool:
-        """Return whether a resource is an amount of cards that accelkit only counts; those in `counts` are, too."""
+        """Return whether a resource is an amount of cards that accelkit only counts; those in `counts` are as well."""
         return bool(self.amounts) and name.startswith(self.amounts) and name not in self._understood
 
     @property
@@ -190,21 +190,21 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         one_card_per_pod: whether all sharing containers of a pod share one card.
         texts: messages by reason, with `{cards}` and `{detail}`.
-        advertised: whether accelkit's node agent can serve its resources; else the system's own device plugin does.
-        node_label: the label of nodes that share their cards; empty for none.
-        logs: the place of its log files.
-        annotations: the format in which it writes the cards of a pod on the pod; None without one.
-        also_written: further annotations of pods that its scheduler or its device plugin writes, and users do not.
+        advertised: whether accelkit's node agent can serve its resources; otherwise the system's device plugin does.
+        node_label: the label on nodes that share their cards; empty for none.
+        logs: the location of its log files.
+        annotations: the format in which it records a pod's cards on the pod; None if there is none.
+        also_written: further pod annotations that are written by its scheduler or device plugin and not by users.
         plugin_writes: whether a device plugin of another system writes these annotations.
         environment: variables of a container, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that restrict the choice of cards.
-        groups: an annotation with nested groups of cards; None without one.
-        card_labels: labels of nodes from which cards are read without an inventory of accelkit's agent; None for none.
-        preferred_card: the suffix of labels of nodes whose value names the card that is assigned first.
+        groups: an annotation with nested groups of cards; None if there is none.
+        card_labels: node labels from which cards are read if accelkit's agent wrote no inventory; None for none.
+        preferred_card: the suffix of node labels whose value names the card that is assigned first.
         disabled_cards: the text before a card's name in the keys of labels that take it out of placement.
-        unhealthy_cards: the ConfigMap with the bad cards of a node; None without one.
-        extender_path: the path below which its extender answered; empty for none.
-        inspect: the format of its extender's answer to `inspect`; None without one.
+        unhealthy_cards: the ConfigMap with the bad cards of a node; None if there is none.
+        extender_path: the base path of its extender; empty for none.
+        inspect: the format of its extender's response to `inspect`; None if there is none.
     """
 
     resources: ResourceNames
@@ -234,26 +234,26 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
-        """The annotations of pods that schedulers and device plugins write, and users do not."""
+        """The pod annotations that are written by schedulers and device plugins and not by users."""
         return (*(self.annotations.keys if self.annotations else ()), *self.also_written)
 
     @property
     def annotation_keys(self) -> frozenset[str]:
-        """The annotations of pods that it reads."""
+        """The pod annotations that this dialect reads."""
         rules = self.pod_rules
         bounds = tuple(filter(None, msgspec.structs.astuple(rules))) if rules else ()
         groups = (self.groups.annotation,) if self.groups else ()
         return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
 
     def without(self, annotations: Collection[str]) -> Dialect:
-        """Return the dialect without the rules of pods in these annotations."""
+        """Return the dialect without the pod rules in these annotations."""
         if (rules := self.pod_rules) is None or not annotations:
             return self
         kept = {name: "" if key in annotations else key for name, key in msgspec.structs.asdict(rules).items()}
         return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the message of a misfit; text of users is shortened, because the message is repeated for each node."""
+        """Return the message for a misfit; user text is shortened, because the message is repeated for each node."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         counted = count_cards(misfit.cards)
         return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -1,7 +1,7 @@
 """Loading of dialects: the resource names and messages of a system whose pods accelkit reads.
 
 accelkit's own dialect is `native`. A dialect is a YAML file in `data/dialects`, or a plug-in. Messages that it does not
-define are those of `accelkit.vendors.dialect`.
+define come from `accelkit.vendors.dialect`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load_dialect(name: str) -> Dialect:
 
     Raises:
         ProfileError: no dialect has this name, or its file is invalid.
-        PluginError: the dialect is of another distribution and cannot be used.
+        PluginError: the dialect comes from another distribution and cannot be used.
     """
     own = list_own_dialect_names()
     if plugin := find_plugin(DIALECTS, name, own):
@@ -80,7 +80,7 @@ def load_served_dialect(name: str) -> Dialect:
 
     Raises:
         ProfileError: no dialect has this name, its file is invalid, or another system's device plugin serves it.
-        PluginError: the dialect is of another distribution and cannot be used.
+        PluginError: the dialect comes from another distribution and cannot be used.
     """
     dialect = load_dialect(name)
     if not dialect.advertised:
@@ -95,7 +95,7 @@ def load_served_dialect(name: str) -> Dialect:
 def load_usable_dialects() -> tuple[Dialect, ...]:
     """Read all dialects that can be used, by name. The others are logged, and their pods are not read.
 
-    If another distribution uses a name of accelkit, accelkit's own dialect counts.
+    If another distribution uses the name of an accelkit dialect, accelkit's own dialect takes precedence.
     """
     found = {name: load_own_dialect(name) for name in list_own_dialect_names()}
     for name in list_plugin_names(DIALECTS):
@@ -113,7 +113,7 @@ def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
     resources, the dialect counts only if accelkit's agents advertise it in this cluster.
 
     Args:
-        advertised: the annotation `accelkit.io/advertised` of each node, empty without it.
+        advertised: the annotation `accelkit.io/advertised` of each node; empty if it is missing.
     """
     ours = {name for text in advertised for name in text.split(",")}
     dialects = load_dialects(list_dialect_names(advertised=True))
@@ -135,10 +135,10 @@ def list_assignment_keys() -> tuple[str, ...]:
 
 
 def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the paths below which the extenders of other systems answered, each once.
+    """Return the base paths of the extenders of other systems, each once.
 
     Args:
-        in_use: names of dialects that count beside accelkit's own.
+        in_use: names of dialects that count in addition to accelkit's own.
     """
     dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))

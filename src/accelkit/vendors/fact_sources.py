@@ -1,4 +1,4 @@
-"""Sources of facts of a card, as profiles name them: entries of YAML such as `{from: file, path: unique_id}`."""
+"""Sources of facts about a card, in the form used in profiles: YAML such as `{from: file, path: unique_id}`."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int) -> Assignment | None:
-    """Return the assignment of another system; None if the pod does not carry one.
+    """Return the assignment from another system; None if the pod does not have one.
 
     Args:
         pod: a bound pod.
         cards: the cards of its node.
-        unit_bytes: the unit of memory of the node.
+        unit_bytes: the node's memory unit.
 
     Raises:
         AssignmentError: the assignment does not match the pod or the cards.
@@ -34,9 +34,9 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     numbers = codec.read_card_numbers(pod.annotations, pod.app_containers)
     if numbers is None or request is None:
         return None
-    # accelkit's number is the driver's. Systems with their own numbers count from 0, as the driver does.
+    # accelkit uses the driver's number. Systems with their own numbers count from 0, like the driver.
     by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
-    # These systems do not record init containers. The kubelet gave them devices of the same card.
+    # These systems do not record init containers. The kubelet gave them devices on the same card.
     fallback = next(iter(numbers.values()), ())
     named = {
         each.container: tuple(_find_cards(each, numbers.get(each.container, fallback), by_number))

@@ -1,8 +1,8 @@
 """KubeGPU's nested groups: an annotation that requests cards by names such as `gpugrp1/A/gpugrp0/B/gpu/0/cards`.
 
 Cards of one inner group are below the same PCI switches, and cards of one outer group are on one socket. The names of
-groups and cards have no other meaning: two groups may be on the same switch or socket of the node. The amounts are
-those of the limits, because the kubelet allocates these. The annotation restricts the cards and their least memory.
+groups and cards have no other meaning: two groups may be on the same switch or socket of the node. The amounts come
+from the limits, because the kubelet allocates these. The annotation restricts the cards and their minimum memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import check_length
 from accelkit.vendors.dialect import GroupNames
 
-# KubeGPU's functions that score a resource: its default, and the one that packs tightly, as accelkit does.
+# KubeGPU's scoring functions for a resource: its default, and the one that packs tightly, like accelkit.
 _SCORERS: Final = frozenset({0, 1})
 _CARDS: Final = "cards"
 _MEMORY: Final = "memory"
@@ -51,7 +51,7 @@ _pod_info = msgspec.json.Decoder(_PodInfo)
 
 @dataclass(slots=True)
 class _CardCounts:
-    """Request of a container: a number of cards, and the least memory of the cards that it names."""
+    """Request of a container: a number of cards, and the minimum memory of the cards that it names."""
 
     count: int = 0
     least: dict[_Name, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _CardCounts:
 def apply_groups(
     annotations: Mapping[str, str], names: GroupNames, requests: Mapping[str, ContainerRequest], own: Collection[str]
 ) -> dict[str, ContainerRequest]:
-    """Return the requests with the groups and the least memory from the pod's annotation.
+    """Return the requests with the groups and the minimum memory from the pod's annotation.
 
     Args:
         annotations: the annotations of the pod.
@@ -102,7 +102,7 @@ def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...
     """Return the groups of a container with this number of cards; empty if every set of cards is accepted.
 
     Args:
-        least: the least memory of each named card, in bytes, by outer group, inner group and card.
+        least: the minimum memory of each named card, in bytes, by outer group, inner group and card.
         cards: the number of cards; those without a name may be any.
     """
     sockets: dict[_Name, dict[_Name, list[int]]] = {}
@@ -178,7 +178,7 @@ def _read(container: str, given: _Container, names: GroupNames) -> _CardCounts:
 
 
 def _check_card(container: str, name: _Name, amounts: dict[str, int], names: GroupNames) -> bool:
-    """Return whether a named card is requested; `amounts` receives its least memory."""
+    """Return whether a named card is requested; `amounts` receives its minimum memory."""
     path = "/".join(filter(None, name))
     if amounts.get(_CARDS, 0) > 1:
         raise _refuse(container, path, names, f"{amounts[_CARDS]} of one card", "name each card separately")

@@ -1,4 +1,4 @@
-"""Formats of the answers of other systems' extenders to `inspect`, as data."""
+"""Formats in which other systems' extenders respond to `inspect`, as data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class InspectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         amount: the suffix of `total`, `used` and `available` in the names of amounts, such as `GPU` in `totalGPU`.
-        available: whether the answer has the available amount beside total and used.
+        available: whether the response has the available amount in addition to total and used.
         devices: the key under which a node lists its cards.
-        by_number: whether cards are the values of an object, with their numbers as keys; else each has an `id`.
+        by_number: whether cards are the values of an object, with their numbers as keys; otherwise each has an `id`.
         device: further fields of each card.
-        uid: whether the answer has the UIDs of pods.
-        created: the key of a pod's time of creation; empty if the answer does not have it.
-        bare: whether the list of nodes is the whole answer; else it is under `nodes`.
+        uid: whether the response has the UIDs of pods.
+        created: the key of a pod's creation time; empty if the response does not have it.
+        bare: whether the list of nodes is the whole response; otherwise it is under `nodes`.
         unknown_node: the message for a node without cards, with `{node}`.
     """
 

@@ -1,4 +1,4 @@
-"""Formats in which other systems write the cards of a pod on the pod.
+"""Formats in which other systems record a pod's cards on the pod.
 
 They are written with the Binding, completed after the allocation, and read when pods of the system are adopted.
 """

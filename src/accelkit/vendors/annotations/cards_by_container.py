@@ -1,4 +1,4 @@
-"""Cards of each container, by name: Intel's GPU Aware Scheduling. Intel's GPU plugin reads them, too."""
+"""Cards of each container, by name, as in Intel's GPU Aware Scheduling. Intel's GPU plugin also reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cards of a pod, as the annotations of other systems need them."""
+"""The cards of a pod, in the form that the annotations of other systems need."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Granted:
 
     Attributes:
         assignment: the shares of the pod.
-        containers: the names of its app containers, in their order.
+        containers: the names of its app containers, in order.
         cards: the node's cards by ID.
-        unit_bytes: the unit of memory of the node.
+        unit_bytes: the node's memory unit.
     """
 
     assignment: Assignment
@@ -55,11 +55,11 @@ class Granted:
         return found.number
 
     def count_units(self, *shares: Share) -> int:
-        """Return the memory of shares together, in units."""
+        """Return the combined memory of shares, in units."""
         return sum(share.memory_bytes for share in shares) // self.unit_bytes
 
     def list_memory_shares(self) -> Mapping[str, Sequence[Share]]:
-        """Return the shares of memory by container, without whole cards and without `MOVING`."""
+        """Return the memory shares by container, without whole cards and without `MOVING`."""
         found = {
             name: [share for share in shares if not share.whole]
             for name, shares in self.assignment.containers.items()

@@ -1,4 +1,4 @@
-"""One card for each pod, named by its number: Enflame's GCUShare of 2022 and Aliyun's gpushare."""
+"""One card for each pod, identified by number, as in Enflame's GCUShare of 2022 and Aliyun's gpushare."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
     Attributes:
         card: the number of the card.
-        request: the units of memory of the whole pod.
-        capacity: the units of memory of the card.
+        request: the number of memory units of the whole pod.
+        capacity: the number of memory units of the card.
         assigned: `false` after the Binding, `true` after the allocation.
         assumed_at: the time of the Binding, in nanoseconds of Unix time.
         assigned_at: the time of the allocation, in nanoseconds of Unix time; empty if the system has no such key.

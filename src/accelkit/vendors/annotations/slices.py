@@ -1,4 +1,4 @@
-"""Slices of one card for each pod, by container: the public source of Enflame's GCUShare, 2025."""
+"""Slices of one card for each pod, by container, as in the public source of Enflame's GCUShare, 2025."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     """Annotation keys.
 
     Attributes:
-        card: the driver's number of the card.
-        request: the slices of the whole pod.
+        card: the number that the driver assigns to the card.
+        request: the number of slices of the whole pod.
         assigned: `true` after all containers are allocated.
         assumed_at: the time of the Binding, in nanoseconds of Unix time.
-        containers: JSON with `allocated` and `request` of each container.
-        per_card: the number of slices of a card.
+        containers: JSON with `allocated` and `request` for each container.
+        per_card: the number of slices per card.
     """
 
     card: str

@@ -1,4 +1,4 @@
-"""Parsing of node labels in which another system names cards.
+"""Parser for node labels in which another system names cards.
 
 The value of a label has at most 63 characters. A longer value continues under the same key with the suffix 2, 3…. Each
 further part begins with `Z`, because a value must not begin with a dot.
@@ -32,7 +32,7 @@ def join_label(labels: Mapping[str, str], key: str) -> str:
 
 
 def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int, ...]:
-    """Return the numbers of a node's cards, in the order of the label; none without a label.
+    """Return the numbers of a node's cards, in the order of the label; none if there is no label.
 
     Raises:
         InventoryError: a label is invalid.
@@ -75,7 +75,7 @@ def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int
 
 
 def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of the pairs of linked cards in a label, which names cards by their places.
+    """Return the numbers of the pairs of linked cards in a label, which names cards by their positions.
 
     Args:
         labels: the labels of a node.
@@ -105,7 +105,7 @@ def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[
 
 
 def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
-    """Return the name of the card that a label of a node prefers, such as `card3`; empty without one."""
+    """Return the name of the card that a label of a node prefers, such as `card3`; empty if there is none."""
     suffix = dialect.preferred_card
     return next((value for key, value in sorted(labels.items()) if suffix and key.endswith(suffix)), "")
 

@@ -1,6 +1,6 @@
 """The number of a node's cards and their total amounts, from the labels and the status of the node.
 
-All cards of a node count as equal: each has an equal part of the node's allocatable amounts, rounded down.
+All cards of a node are considered equal: each has an equal part of the node's allocatable amounts, rounded down.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class NodeOffer(msgspec.Struct, frozen=True):
 
     Attributes:
         vendor: the vendor of its cards.
-        numbers: the numbers of its cards from its labels; none without labels.
+        numbers: the numbers of its cards from its labels; none if there are no labels.
         amounts: the amounts of all its cards together.
         memory_bytes: the memory of all its cards together; None if it is not stated.
         numa: the number and NUMA node of cards.
         links: the numbers of each pair of linked cards.
         link_kind: the name of these links.
         tiles: the resource that counts tiles, reduced by `tiles_out`.
-        tiles_out: the number of a card and of its tile that is out of use.
+        tiles_out: for each tile that is out of use, the number of its card and of the tile.
         preferred: the name of the card that is assigned first, such as `card3`; empty for none.
         problem: why the labels cannot be read, as a sentence; empty if they can.
     """
