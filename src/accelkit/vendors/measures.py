@@ -13,7 +13,7 @@ from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 from accelkit.yaml import load_yaml
 
-# The entry for all other drivers: the kernel's common interface of sensors.
+# The entry for all other drivers: the kernel's common sensor interface.
 _OTHER: Final = "other"
 
 

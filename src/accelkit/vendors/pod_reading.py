@@ -35,17 +35,17 @@ class CardPod(msgspec.Struct, frozen=True):
     """A pod that requests cards or has an assignment.
 
     Attributes:
-        node: the node to which it is bound; empty before.
+        node: the node to which it is bound; empty if it is not bound yet.
         created_at: the creation time as the API server writes it.
         started_at: the time when the kubelet had admitted the pod and allocated its devices, as the kubelet writes it;
-            None before.
+            None until then.
         unschedulable: whether kube-scheduler tried it and found no node.
         requests_cards: whether a container names a resource of any of the dialects, even with a limit of 0.
-        dialect: the first dialect whose resources it names, else the first of all.
+        dialect: the first dialect whose resources it names, otherwise the first dialect of all.
         dialects: the dialects in which it was read.
         containers: the containers, in the order in which the kubelet allocates.
         annotations: the annotations of the pod that any of the dialects reads.
-        assignment: the written assignment, which is not checked yet; None without one, an error if it cannot be read.
+        assignment: the written assignment, which is not checked yet; None if missing, an error if it cannot be read.
         labels: the labels as `key=value`, with which `with` and `apart` of other pods are compared.
         priority: the priority from admission; pods of higher priority may evict other pods.
         preempts: whether its preemptionPolicy allows preemption and the pod is not a check of a node.
@@ -92,14 +92,14 @@ class CardPod(msgspec.Struct, frozen=True):
 
     @property
     def app_containers(self) -> list[str]:
-        """The names of the app containers, in their order."""
+        """The names of the app containers, in order."""
         return [container.name for container in self.containers if container.kind is Kind.APP]
 
     def read_request(self, unit_bytes: int) -> PodRequest | None:
-        """Return the request of the pod, None if it requests no card.
+        """Return the request of the pod; None if it requests no card.
 
         Args:
-            unit_bytes: the unit of memory.
+            unit_bytes: the memory unit.
 
         Raises:
             RequestError: the request cannot be granted as written.
@@ -108,7 +108,7 @@ class CardPod(msgspec.Struct, frozen=True):
             request = read_request(self.containers, self.annotations, self.dialects, unit_bytes)
             return request if request is None or not request.selectors else self._settle_selectors(request)
         except RequestError as exc:
-            # Other users read text of this user, once for each node.
+            # Other users read this user's text, once for each node.
             raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
 
     def _settle_selectors(self, request: PodRequest) -> PodRequest:
@@ -130,7 +130,7 @@ class CardPod(msgspec.Struct, frozen=True):
         )
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
-        """Return the request of the pod by its limits alone, as a kubelet reads it.
+        """Return the request of the pod from its limits alone, as a kubelet reads it.
 
         Raises:
             RequestError: the limits cannot be granted as written.
@@ -138,7 +138,7 @@ class CardPod(msgspec.Struct, frozen=True):
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
 
     def read_memory_units(self) -> dict[str, int]:
-        """Return the units of memory that each container requests; limits that cannot be read are left out."""
+        """Return the number of memory units that each container requests; unreadable limits are left out."""
         units: dict[str, int] = {}
         for container in self.containers:
             for resource in dict.fromkeys(dialect.resources.memory for dialect in self.dialects):
@@ -157,7 +157,7 @@ class PodReader:
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = tuple(dialects)
-        # The first dialect that has a resource, by its place.
+        # For each resource, the position of the first dialect that has it.
         self._places: dict[str, int] = {}
         for place, dialect in enumerate(dialects):
             for resource in dialect.resources.requestable:
@@ -168,7 +168,7 @@ class PodReader:
         self._annotations = frozenset({REQUEST_ANNOTATION}.union(*(each.annotation_keys for each in dialects)))
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as it was read; None if it names no resource of a card and has no annotation of accelkit."""
+        """Return the pod as read; None if it names no card resource and has no accelkit annotation."""
         place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
         if place is None and _OURS.isdisjoint(annotations):
@@ -197,7 +197,7 @@ class PodReader:
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:
-        """Return the place of the first dialect whose resources the pod names."""
+        """Return the position of the first dialect whose resources the pod names."""
         found: int | None = None
         places, resources = self._places, self._resources
         for containers in (pod.spec.containers, pod.spec.init_containers or ()):
@@ -212,7 +212,7 @@ class PodReader:
         """Remove the fields that `read` does not use from a pod, because users can fill them with megabytes.
 
         Args:
-            pod: the pod, which is changed.
+            pod: the pod, which is modified.
             keep: further annotations to keep.
         """
         spec, metadata = pod.spec, pod.metadata

@@ -5,8 +5,8 @@ Facts of a card have ordered sources; the first source with a value counts.
 - `environment` has patterns with `{ids}` (identities of the granted cards, separated by commas), `{uuids}` (their
   identities in the vendor's own tools), `{indices}` (the node's numbers), `{minors}` (the driver's numbers) and
   `{ordinals}` (0, 1… within the container). A variable with an unknown value is omitted.
-- `card_nodes` has patterns with `{index}`, `{minor}` and `{render}`. A card without the number cannot be given to a
-  container.
+- `card_nodes` has patterns with `{index}`, `{minor}` and `{render}`. A card without the number cannot be assigned
+  to a container.
 - `labels` has patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the smallest card, `{numbers}`
   (`0.1.2`), `{names}` (`card0.card1`, as many as fit into one label) and `{numa}` (`0-0.1_1-2`).
 """
@@ -47,7 +47,7 @@ class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Model of all cards with one device ID, with the memory in MiB if all of them have the same."""
+    """Model of all cards with one device ID, with the memory in MiB if all of them have the same amount."""
 
     name: str
     memory_mib: int | None = None
@@ -62,7 +62,7 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         facts: the file of `key: value` lines that the driver has for each card, relative to the host's root, with
             `{bdf}`.
         identity: sources of the permanent name that the vendor's own tools use.
-        minor: sources of the driver's number; `render` has those of the number of the card's render node.
+        minor: sources of the driver's number; `render` contains the sources of the number of the card's render node.
         memory: sources of the memory in bytes.
         models: models by PCI device ID.
         reserved_mib: the memory that driver and firmware reserve, if no source states it.
@@ -103,7 +103,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         runtime_variables: variables with which a container names its cards to a hook of the vendor's container runtime.
         runtime_defaults: variables with which that hook gives a container all cards, each with the variable that
             prevents this wherever it is set.
-        runtime_annotations: prefixes of annotations of pods that a plug-in of the container runtime reads.
+        runtime_annotations: prefixes of pod annotations that a plug-in of the container runtime reads.
         plugin_resources: extended resources with which device plugins of other systems give the cards or parts of them.
             One that ends with `*` stands for all resources with this prefix.
     """
@@ -142,7 +142,7 @@ class UsableProfiles(msgspec.Struct, frozen=True):
 
     Attributes:
         profiles: the profiles by vendor name.
-        faults: the errors of profiles of other distributions that cannot be used, by vendor name.
+        faults: the errors of profiles from other distributions that cannot be used, by vendor name.
     """
 
     profiles: Mapping[str, Profile]
@@ -160,11 +160,11 @@ class UsableProfiles(msgspec.Struct, frozen=True):
 
 
 def load_profiles() -> Mapping[str, Profile]:
-    """Read all profiles, by vendor name: those of accelkit and of other distributions.
+    """Read all profiles, by vendor name, from accelkit and from other distributions.
 
     Raises:
         ProfileError: a file is invalid.
-        PluginError: a profile of another distribution cannot be used.
+        PluginError: a profile from another distribution cannot be used.
     """
     found = find_profiles()
     for fault in found.faults.values():
@@ -177,7 +177,7 @@ def load_usable_profiles() -> UsableProfiles:
     """Read the profiles as `load_profiles` does, but omit those that cannot be used and log each of them once.
 
     Programs that serve the cards of a node use this, so that they continue if a plug-in is broken. accelkit's own
-    profiles always count.
+    profiles are always included.
 
     Raises:
         ProfileError: a file of accelkit is invalid.

@@ -29,7 +29,8 @@ from accelkit.vendors.grouped_requests import apply_groups
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317
 MAX_LABEL_VALUE: Final = 63
-# For all containers of a pod together, because each is compared with the labels of every pod that holds cards.
+# Limit for all containers of a pod together, because each selector is compared with the labels of every pod that holds
+# cards.
 MAX_SELECTORS: Final = 8
 
 
@@ -71,13 +72,13 @@ _refinements = msgspec.json.Decoder(dict[str, Refinement])
 def read_request(
     containers: Sequence[CardContainer], annotations: Mapping[str, str], dialects: Sequence[Dialect], unit_bytes: int
 ) -> PodRequest | None:
-    """Return the request of a pod, None if it requests no card.
+    """Return the request of a pod; None if it requests no card.
 
     Args:
         containers: the containers of the pod, in the order in which the kubelet allocates.
         annotations: the annotations of the pod.
         dialects: the dialects; a container is read in the first one whose resources it names.
-        unit_bytes: the bytes of one unit of memory.
+        unit_bytes: the number of bytes in one memory unit.
 
     Raises:
         RequestError: the request cannot be granted as written.
@@ -122,7 +123,7 @@ def read_request(
 
 
 def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
-    """Return the containers that name a resource of a card; raise a RequestError if there are too many."""
+    """Return the containers that name a card resource; raise RequestError if there are too many."""
     resources = frozenset().union(*(dialect.resources.requestable for dialect in dialects))
     requesting = [container for container in containers if not resources.isdisjoint(container.limits)]
     if len(requesting) > MAX_CONTAINERS:

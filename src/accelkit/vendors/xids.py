@@ -16,7 +16,7 @@ from accelkit.yaml import load_yaml
 
 
 class XidAction(StrEnum):
-    """Action for an XID; CORDON and all after it take the card out of placement until it is repaired."""
+    """Action for an XID; CORDON and all later actions take the card out of placement until it is repaired."""
 
     IGNORE = "ignore"
     WATCH = "watch"
@@ -41,7 +41,7 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 prepare(Xid)
 
 
-# New drivers add numbers, most of them for information. A broken card also reports other, known XIDs.
+# New drivers add numbers, most of which are informational. A broken card also reports other, known XIDs.
 _UNKNOWN: Final = Xid((), XidAction.WATCH, "not in accelkit's table")
 
 

@@ -63,7 +63,7 @@ NOTHING: Final = NodeOffer()
 
 
 def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
-    """Return the offer of a node in the first of these dialects that reads labels and amounts."""
+    """Return the offer of a node according to the first of these dialects that reads labels and amounts."""
     dialect = next((each for each in dialects if each.card_labels and each.resources.amounts), None)
     if dialect is None or dialect.card_labels is None:
         return NOTHING
