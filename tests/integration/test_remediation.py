@@ -191,7 +191,7 @@ async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, b
             lambda: find_refusal(
                 service.patch(f"{NODES}/{name}", {"metadata": {"labels": {"probe": "x"}}}, query={"dryRun": "All"})
             ),
-            accept=lambda refused: "no labels" in refused,
+            accept=lambda refused: "must not change labels" in refused,
         )
         kind = "json" if isinstance(change, list) else "merge"
         asked = service.patch(f"{NODES}/{name}", change, kind=kind, query={"dryRun": "All"})

@@ -223,7 +223,7 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     facts = paths.read_facts()
     assert not Path(facts.run_folder).exists()
     assert facts.state == "failed"
-    assert facts.message.startswith("etcd ended")
+    assert facts.message.startswith("etcd exited")
     code, said = accelkit_sandbox("status", "--root", root, "-o", "json")
     assert not any(process["running"] for process in json.loads(said)["processes"])
 

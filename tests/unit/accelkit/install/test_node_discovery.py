@@ -181,7 +181,7 @@ async def test_a_refused_pod_is_an_error_and_nothing_stays():
         (
             403,
             ConfigurationError,
-            'as node agents do: RuntimeClass "nvidia" not found; name an existing RuntimeClass',
+            'that node agents do: RuntimeClass "nvidia" not found; name an existing RuntimeClass',
         ),
         (500, ApiError, 'RuntimeClass "nvidia" not found'),
     ],
