@@ -35,7 +35,7 @@ IMAGE = f"accelkit.io/accelkit:{__version__}"
 
 _START_SECONDS = 90.0
 _POLL_SECONDS = 0.5
-_BACK_OFF_SECONDS = (1.0, 10.0)
+_BACK_OFF = BackOff(1.0, 10.0)
 
 
 class SchedulerState(msgspec.Struct):
@@ -172,7 +172,7 @@ class Supervisor:
             await child.start()
             self._write_facts()
             code = await child.wait()
-            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
+            delay = _BACK_OFF.compute(failures)
             log.warning("the simulated nodes exited with %d, restart in %.0f s:\n%s", code, delay, read_tail(child.log))
             await asyncio.sleep(delay)
 
@@ -209,7 +209,7 @@ class Supervisor:
             error = read_tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
             self._write_scheduler_state(ready=False, error=error)
             self._write_facts()
-            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
+            delay = _BACK_OFF.compute(failures)
             log.warning("kube-scheduler failed, restart in %.0f s or when its configuration changes", delay)
             await asyncio.sleep(delay)
             await child.stop()

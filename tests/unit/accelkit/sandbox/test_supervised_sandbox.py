@@ -11,6 +11,7 @@ from sandbox_programs import NAMES, write_programs
 from support.programs import write_accelkit
 from support.waiting import until
 
+from accelkit.back_off import BackOff
 from accelkit.errors import SandboxError
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox import control_plane, supervisor
@@ -52,7 +53,7 @@ class Sandbox:
         monkeypatch.setattr(control_plane, "probe_http", probe_http)
         monkeypatch.setattr(control_plane, "probe_default_account", probe_account)
         monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.01)
-        monkeypatch.setattr(supervisor, "_BACK_OFF_SECONDS", (0.01, 0.02))
+        monkeypatch.setattr(supervisor, "_BACK_OFF", BackOff(0.01, 0.02))
         options = SandboxOptions(extender_port=1234, apiserver_args=("--v=7",))
         self.supervisor = Supervisor(self.paths, options, self.binaries)
 

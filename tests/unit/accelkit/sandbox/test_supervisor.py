@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from accelkit.back_off import BackOff
 from accelkit.sandbox import control_plane, supervisor
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.layout import SandboxOptions, SandboxPaths, prepare
@@ -37,7 +38,7 @@ class Kept:
 
         monkeypatch.setattr(supervisor, "write_atomically", write)
         monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.01)
-        monkeypatch.setattr(supervisor, "_BACK_OFF_SECONDS", (0.01, 0.02))
+        monkeypatch.setattr(supervisor, "_BACK_OFF", BackOff(0.01, 0.02))
         monkeypatch.setattr(control_plane, "probe_http", lambda _: answers)
 
     async def __aenter__(self):
@@ -82,7 +83,7 @@ async def test_a_scheduler_that_ends_is_started_again_with_the_reason_until_it_i
 
 async def test_a_scheduler_that_fails_is_given_a_pause_but_another_configuration_is_not(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch, command=("sh", "-c", "exit 1")) as kept:
-        monkeypatch.setattr(supervisor, "_BACK_OFF_SECONDS", (DEADLINE, DEADLINE))
+        monkeypatch.setattr(supervisor, "_BACK_OFF", BackOff(DEADLINE, DEADLINE))
         failed, _ = await kept.follow(lambda state: state.error)
         await asyncio.sleep(0.3)
         assert kept.states.empty()

@@ -25,7 +25,7 @@ __all__ = ["ContainerRunner", "NodeContext", "PodContext"]
 
 log = logging.getLogger(__name__)
 
-_BACK_OFF_SECONDS = (1.0, 30.0)
+_BACK_OFF = BackOff(1.0, 30.0)
 _RETRY_SECONDS = 5.0
 # After a run of this length, the back-off of a container starts from its shortest value.
 _HEALTHY_SECONDS = 600.0
@@ -97,7 +97,7 @@ class ContainerRunner:
             if self._policy == "Never" or (self._policy == "OnFailure" and code == 0):
                 return code
             failures = 1 if time.monotonic() - started >= _HEALTHY_SECONDS else failures + 1
-            delay = BackOff(*_BACK_OFF_SECONDS).compute(failures)
+            delay = _BACK_OFF.compute(failures)
             self.state.wait("CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container")
             self._pod.changed()
             await asyncio.sleep(delay)

@@ -23,7 +23,7 @@ __all__ = ["Conditions", "ContainerState", "build_failed_status", "build_pod_sta
 
 log = logging.getLogger(__name__)
 
-_RETRY_SECONDS = (0.2, 5.0)
+_BACK_OFF = BackOff(0.2, 5.0)
 _TOO_MANY = 429
 
 
@@ -147,7 +147,7 @@ async def write_status(
             log.warning("status not written pod=%s reason=%s", pod.path, exc)
             if not exc.unanswered and exc.status != _TOO_MANY:
                 return
-            await asyncio.sleep(BackOff(*_RETRY_SECONDS).compute(failures))
+            await asyncio.sleep(_BACK_OFF.compute(failures))
         else:
             return
 

@@ -23,6 +23,7 @@ from simulated_pods import (
 )
 from support.waiting import until
 
+from accelkit.back_off import BackOff
 from accelkit.sandbox.kubelet.pods import containers, pod_worker
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, PodContext
 from accelkit.sandbox.kubelet.pods.volumes import PodVolumes
@@ -93,7 +94,7 @@ async def test_a_container_that_fails_is_restarted_until_it_succeeds(node, tmp_p
 
 
 async def test_by_default_a_container_is_restarted_for_ever_and_says_that_it_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(containers, "_BACK_OFF_SECONDS", (0.1, 0.1))
+    monkeypatch.setattr(containers, "_BACK_OFF", BackOff(0.1, 0.1))
     node = node_of(tmp_path)
     async with node.running():
         node.bind("p", ours("0"))
@@ -116,7 +117,7 @@ class Failing(ContainerRunner):
 async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_well(
     tmp_path, monkeypatch, healthy_seconds, delays
 ):
-    monkeypatch.setattr(containers, "_BACK_OFF_SECONDS", (1.0, 4.0))
+    monkeypatch.setattr(containers, "_BACK_OFF", BackOff(1.0, 4.0))
     monkeypatch.setattr(containers, "_HEALTHY_SECONDS", healthy_seconds)
     slept = []
 
