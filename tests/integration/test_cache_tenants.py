@@ -73,8 +73,9 @@ class Tenant:
 
     @asynccontextmanager
     async def with_edit_alone(self) -> AsyncIterator[ApiClient]:
-        """The same with what `edit` and a right to caches give, in this namespace."""
-        rules = [{"apiGroups": ["gkm.io"], "resources": ["gkmcaches"], "verbs": ["*"]}]
+        """A user who may change caches and claims in this namespace, and nothing elsewhere."""
+        resources = {"gkm.io": "gkmcaches", "": "persistentvolumeclaims"}
+        rules = [{"apiGroups": [group], "resources": [name], "verbs": ["*"]} for group, name in resources.items()]
         roles, bindings = (build_collection_path(RBAC, each, self.namespace) for each in ("roles", "rolebindings"))
         await self.api.post(roles, {"metadata": {"name": "caches"}, "rules": rules})
         user = f"editor-{self.namespace}"
@@ -219,6 +220,20 @@ async def test_no_ephemeral_volume_gets_a_claim_of_a_cache(tenant: Tenant, cache
         accept=lambda found: not any(each["metadata"].get("ownerReferences") for each in found.values()),
     )
     assert len(await tenant.ours()) == 2
+
+
+async def test_tenant_cannot_keep_claim_of_cache_by_finalizer(tenant: Tenant):
+    await tenant.served(await tenant.cache("kept"))
+    claims = await tenant.ours()
+    async with tenant.with_edit_alone() as editor:
+        for name, claim in claims.items():
+            path, held = build_object_path(tenant.claims, name), claim["metadata"]["finalizers"]
+            change = {"metadata": {"finalizers": [*held, "example.com/keep"]}}
+            assert "must have no finalizers of tenants" in await find_refusal(editor.patch(path, change))
+            # Other changes of a claim stay allowed, and so do finalizers of controllers of the cluster.
+            await editor.patch(path, {"metadata": {"annotations": {"example.com/note": "mine"}}})
+            await tenant.api.patch(path, change)
+            await editor.patch(path, {"metadata": {"finalizers": held}})
 
 
 async def test_a_pod_whose_ephemeral_volume_is_older_keeps_claims_away(tenant: Tenant):
