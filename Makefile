@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test-programs test test-all test-unit test-integration test-extended test-long test-other-python
-.PHONY: test-collection test-changed test-submission test-stress test-cuts storm storms bursts
+.PHONY: test-collection test-changed test-submission test-stress test-cuts storm storms bursts playbooks
 .PHONY: e2e e2e-kernel-cache kernel-cache-matrix roads many-caches triton-lookup forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants
 .PHONY: build release docs lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
 .PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
@@ -87,6 +87,9 @@ storms: .venv/dev ## Storms one after the other, until one is violated. STORMS h
 
 bursts: .venv/demo ## Bursts of pods on the cluster of `make demo`, judged 45 s after the last bind. BURSTS has options: --times 1, --pause etcd…
 	$(BIN)/python tests/faults/bursts.py $(BURSTS)
+
+playbooks: .venv/demo ## site.yml killed and run twice at once amid pods, on the cluster of `make demo`. PLAYBOOKS has options: --seed 7…
+	$(BIN)/python tests/faults/playbooks.py $(PLAYBOOKS)
 
 forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
 	$(BIN)/accelkit sandbox build
