@@ -19,7 +19,7 @@ from ports import free_port
 
 from accelkit.errors import ApiError
 from accelkit.install.certificates.issuing import Authority, KeyPair
-from accelkit.serving.server import HttpServer, Reply
+from accelkit.serving.server import BodyLimits, HttpServer, Reply
 from accelkit.serving.tls import Listen, TlsFiles
 
 Handler: TypeAlias = Callable[[str, str, bytes], Awaitable[Reply]]
@@ -40,8 +40,8 @@ async def hello(*_request: object) -> Reply:
 class RunningServer(HttpServer):
     """A server that runs until `stop` is called; `ended` is its task."""
 
-    def __init__(self, at: Listen, handle: Handler) -> None:
-        super().__init__(at, handle)
+    def __init__(self, at: Listen, handle: Handler, limits: BodyLimits | None = None) -> None:
+        super().__init__(at, handle, limits=limits)
         stop = asyncio.Event()
         self.stop = stop.set
         self.ended = asyncio.create_task(self.run(stop))
@@ -49,11 +49,11 @@ class RunningServer(HttpServer):
 
 @contextlib.asynccontextmanager
 async def serving(
-    handle: Handler, *, host: str = "127.0.0.1", tls: TlsFiles | None = None
+    handle: Handler, *, host: str = "127.0.0.1", tls: TlsFiles | None = None, limits: BodyLimits | None = None
 ) -> AsyncIterator[tuple[RunningServer, Listen]]:
     """Serve `handle` on a free port; yields the server and where it listens, and stops it in the end."""
     at = Listen(host, free_port(), tls)
-    server = RunningServer(at, handle)
+    server = RunningServer(at, handle, limits)
     try:
         yield server, at
     finally:

@@ -54,10 +54,14 @@ class Connections:
         answer: answers a request.
         limit: the maximum number of open connections.
         idle_seconds: how long a connection without a request is kept.
+        unsent_bytes: the largest size of all responses that wait for clients. Beyond it, the connection whose
+            responses have waited longest is closed.
         options: options of `Http1Connection`.
     """
 
-    def __init__(self, answer: Answer, *, limit: int, idle_seconds: float = 120.0, **options: Any) -> None:
+    def __init__(
+        self, answer: Answer, *, limit: int, unsent_bytes: int, idle_seconds: float = 120.0, **options: Any
+    ) -> None:
         self._answer, self._limit = answer, limit
         self._manager = make_manager(answer)
         self._idle_seconds = idle_seconds
@@ -65,6 +69,9 @@ class Connections:
         # In order of arrival: connections that wait for their first request, and connections that are served.
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._served: dict[Connection, None] = {}
+        # Sizes of the responses that wait for clients; the connection that has waited longest comes first.
+        self._unsent: dict[Connection, int] = {}
+        self._unsent_bytes = unsent_bytes
         self._changed = asyncio.Event()
         self._errors = ErrorReporter(log)
         self._context: ssl.SSLContext | None = None
@@ -149,8 +156,8 @@ class Connections:
 
     def _make(self, chosen: str | None) -> Connection:
         if chosen == H2:
-            return Http2Connection(self._answer, self._lose, self._idle_seconds)
-        return Http1Connection(self._manager, self._lose, **self._options)
+            return Http2Connection(self._answer, self._lose, self._count_unsent, self._idle_seconds)
+        return Http1Connection(self._manager, self._lose, self._count_unsent, **self._options)
 
     def _note_end(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
@@ -175,8 +182,19 @@ class Connections:
         for task in list(self._waiting):
             task.cancel()
 
+    def _count_unsent(self, connection: Connection, size: int) -> None:
+        if not size:
+            self._unsent.pop(connection, None)
+            return
+        self._unsent[connection] = size
+        while sum(self._unsent.values()) > self._unsent_bytes:
+            oldest = next(iter(self._unsent))
+            del self._unsent[oldest]
+            oldest.abort()
+
     def _lose(self, connection: Connection) -> None:
         self._served.pop(connection, None)
+        self._unsent.pop(connection, None)
         self._changed.set()
 
 

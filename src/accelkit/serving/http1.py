@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from accelkit.serving.messages import HTTP_1, SERVER, Answer, Headers
+from accelkit.serving.messages import HTTP_1, SERVER, Answer, Headers, Reply
 from accelkit.serving.tls import list_names
 
 # The library logs each broken request, and any client can cause such messages without limit.
@@ -22,6 +22,10 @@ _OPTIONS: Final[dict[str, Any]] = {
     "lingering_time": 0,
     "auto_decompress": False,
 }
+# How much of a response is passed to the transport at once.
+_WRITE_BYTES: Final = 64 * 1024
+# A response that the client does not read within this time is dropped.
+_ANSWER_SECONDS: Final = 30.0
 # Size of one read: while it is parsed, received data exists several times in memory.
 _READ_BYTES: Final = 16 * 1024
 
@@ -32,20 +36,23 @@ class Http1Connection(web.RequestHandler):
     Args:
         manager: the manager of all connections, as `make_manager` returns it.
         on_lost: called when the connection has ended.
+        on_unsent: called with the size of the response that waits for the client.
         most_bytes: the largest number of bytes that is read in total; None for no limit.
         options: options of `aiohttp.web.RequestHandler`.
 
     Attributes:
         names: the names in the verified client certificate.
         first_request: done when the first request has arrived, or the connection has ended.
+        on_unsent: as given.
     """
 
-    __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names")
+    __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names", "on_unsent")
 
     def __init__(
         self,
         manager: web.Server,
         on_lost: Callable[[Http1Connection], None],
+        on_unsent: Callable[[Http1Connection, int], None],
         *,
         most_bytes: int | None = None,
         **options: Any,
@@ -54,7 +61,7 @@ class Http1Connection(web.RequestHandler):
         super().__init__(manager, loop=loop, **(_OPTIONS | options))
         self.names: frozenset[str] = frozenset()
         self.first_request: asyncio.Future[None] = loop.create_future()
-        self._on_lost = on_lost
+        self._on_lost, self.on_unsent = on_lost, on_unsent
         self._left = most_bytes
         self._limit: asyncio.TimerHandle | None = None
 
@@ -120,7 +127,7 @@ class Http1Connection(web.RequestHandler):
 class _Http1Request:
     """A `Request` that arrived by HTTP/1.1."""
 
-    __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol", "read")
+    __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol")
 
     def __init__(self, request: web.BaseRequest, connection: Http1Connection) -> None:
         self.protocol = HTTP_1
@@ -129,8 +136,14 @@ class _Http1Request:
         self.headers: Headers = request.headers
         self.names = connection.names
         self._content = request.content
-        self.read = request.content.readany
         self.limit = connection.limit
+
+    async def read(self) -> bytes:
+        """Return the next received part of the body, at most one chunk; empty at its end."""
+        while True:
+            part, ends_chunk = await self._content.readchunk()
+            if part or not ends_chunk or self._content.at_eof():
+                return part
 
     def take(self) -> bytes | None:
         """Return the whole body if it has already arrived, otherwise None."""
@@ -144,9 +157,30 @@ def make_manager(answer: Answer) -> web.Server:
         connection = cast("Http1Connection", request.protocol)
         connection.note_request()
         reply = await answer(_Http1Request(request, connection))
+        if len(reply.body) > _WRITE_BYTES and request.method != "HEAD":
+            return await _send_large(request, connection, reply)
         response = web.Response(status=reply.status, body=reply.body, headers=reply.list_headers())
         if reply.close:
             response.force_close()
         return response
 
     return web.Server(serve)
+
+
+async def _send_large(request: web.BaseRequest, connection: Http1Connection, reply: Reply) -> web.StreamResponse:
+    """Send a response in parts, so that the part that waits for the client is known."""
+    response = web.StreamResponse(status=reply.status, headers=reply.list_headers())
+    response.content_length = len(reply.body)
+    if reply.close:
+        response.force_close()
+    limit = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, connection.abort)
+    try:
+        await response.prepare(request)
+        for place in range(0, len(reply.body), _WRITE_BYTES):
+            connection.on_unsent(connection, len(reply.body) - place)
+            await response.write(reply.body[place : place + _WRITE_BYTES])
+        await response.write_eof()
+    finally:
+        limit.cancel()
+        connection.on_unsent(connection, 0)
+    return response

@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 # 5,000 complete Node objects of 20 KB fit; kube-scheduler sends them if nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
-# The limit for all bodies together. Each exists twice for a moment, and the extender's memory is limited to 1 GiB.
+# The limit for all bodies together, and for all responses that wait for clients. Each body exists twice for a moment,
+# and the extender's memory is limited to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
 _CERTIFICATE_SECONDS = 2.0
 # kube-scheduler sends a body promptly. A slower client must not delay the shutdown or hold a connection without limit.
@@ -99,15 +100,18 @@ class _Server(ABC):
         listen: the address and the certificates.
         connections: the largest number of open connections.
         http2: whether clients may use HTTP/2.
+        unsent_bytes: the largest size of all responses that wait for clients.
         options: options of `Connections`.
 
     Raises:
         ConfigurationError: the port is in use, or this process may not use it.
     """
 
-    def __init__(self, listen: Listen, connections: int, *, http2: bool = False, **options: Any) -> None:
+    def __init__(
+        self, listen: Listen, connections: int, *, http2: bool = False, unsent_bytes: int, **options: Any
+    ) -> None:
         self._listen, self._http2 = listen, http2
-        self._connections = Connections(self._serve, limit=connections, **options)
+        self._connections = Connections(self._serve, limit=connections, unsent_bytes=unsent_bytes, **options)
         self._socket = open_socket(listen)
         # In order of arrival: bodies that are being read, and the number of bytes of each that have arrived.
         self._reading: dict[asyncio.Timeout, list[int]] = {}
@@ -191,6 +195,7 @@ class HttpServer(_Server):
         handle: answers a method, a path and a body.
         http2: whether clients may use HTTP/2.
         limits: limits for bodies; None for those of kube-scheduler's requests.
+        connections: the largest number of open connections; None for that of kube-scheduler's port.
 
     Raises:
         ConfigurationError: the port is in use, or this process may not use it.
@@ -203,10 +208,17 @@ class HttpServer(_Server):
         *,
         http2: bool = True,
         limits: BodyLimits | None = None,
+        connections: int | None = None,
     ) -> None:
-        super().__init__(listen, _CONNECTIONS, http2=http2, idle_seconds=_IDLE_SECONDS)
         self._handle = handle
         self._limits = limits or BodyLimits(MAX_BODY_BYTES, MAX_BODIES_BYTES, _BODY_SECONDS)
+        super().__init__(
+            listen,
+            connections or _CONNECTIONS,
+            http2=http2,
+            idle_seconds=_IDLE_SECONDS,
+            unsent_bytes=self._limits.together_bytes,
+        )
         self._held_bytes = 0
 
     async def _answer(self, request: Request) -> Reply:
@@ -249,6 +261,8 @@ class HttpServer(_Server):
                 return _too_large(self._limits.each_bytes)
             if not self._hold(held, size):
                 return _busy()
+            # A chunk of one byte costs more than sending it, so other connections have their turns after each chunk.
+            await asyncio.sleep(0)
         return b"".join(chunks)
 
     def _hold(self, held: list[int], size: int) -> bool:
@@ -294,6 +308,7 @@ class HeadServer(_Server):
         super().__init__(
             listen,
             connections,
+            unsent_bytes=MAX_BODIES_BYTES,
             most_bytes=header_bytes + _OTHER_HEADERS_BYTES + body_bytes,
             max_line_size=4096,
             max_headers=32,

@@ -7,7 +7,7 @@ limits the memory that it takes, is below a threshold.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -39,7 +39,8 @@ class _Kind(msgspec.Struct):
 class Request(msgspec.Struct, rename="camel"):
     """The request of a review; `object` is the undecoded text of the reviewed object."""
 
-    uid: str
+    # Part of the response, so a client could otherwise make it large.
+    uid: Annotated[str, msgspec.Meta(max_length=128)]
     dry_run: bool = False
     namespace: str = ""
     operation: str = ""

@@ -27,6 +27,8 @@ LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
 _FORBIDDEN: Final = 403
+# Each API server uses one connection. All connections take turns, so a small number limits the wait of a review.
+_CONNECTIONS: Final = 64
 # Errors of the decoder, at any depth.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -56,7 +58,7 @@ class WebhookServer:
         look_up: Callable[[str, Collection[str]], Awaitable[Collection[Cache]]] | None = None,
     ) -> None:
         self._find_caches, self._tools, self._look_up = find_caches, tools, look_up
-        self._server = HttpServer(listen, self.handle, limits=LIMITS)
+        self._server = HttpServer(listen, self.handle, limits=LIMITS, connections=_CONNECTIONS)
         self.answers: Counter[str] = Counter()
         self._large = asyncio.Lock()
 
@@ -76,7 +78,8 @@ class WebhookServer:
             request = read_review(body).request
             done = await self._mutate(request)
         except _UNREADABLE as exc:
-            return Reply(400, msgspec.json.encode({"error": f"the body is not an AdmissionReview of {API}: {exc}"}))
+            cause = shorten(str(exc), 300)
+            return Reply(400, msgspec.json.encode({"error": f"the body is not an AdmissionReview of {API}: {cause}"}))
         if done is None:
             self.answers["unready"] += 1
             return Reply(503, b'{"error":"the caches have not been read yet; try again"}')

@@ -31,6 +31,8 @@ from accelkit.serving.tls import list_names
 
 # A response that the client does not read within this time is dropped.
 _ANSWER_SECONDS: Final = 30.0
+# How much of a response is passed to the transport at once.
+_WRITE_BYTES: Final = 128 * 1024
 # After GOAWAY the client closes its connection. An immediate abort could lose the last response.
 _CLOSE_SECONDS: Final = 0.5
 # Length, type and flags; stream; the last stream that is answered; the error code.
@@ -43,6 +45,7 @@ class Http2Connection(asyncio.Protocol):
     Args:
         answer: answers a request.
         on_lost: called when the connection has ended.
+        on_unsent: called with the size of the responses that wait for the client.
         idle_seconds: how long a connection without a request is kept.
 
     Attributes:
@@ -51,15 +54,25 @@ class Http2Connection(asyncio.Protocol):
         transport: None before and after the connection.
     """
 
-    def __init__(self, answer: Answer, on_lost: Callable[[Http2Connection], None], idle_seconds: float) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        on_lost: Callable[[Http2Connection], None],
+        on_unsent: Callable[[Http2Connection, int], None],
+        idle_seconds: float,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._answer, self._on_lost = answer, on_lost
+        self._answer, self._on_lost, self._on_unsent = answer, on_lost, on_unsent
         self._idle_seconds, self._idle_since = idle_seconds, self._loop.time()
         self.names: frozenset[str] = frozenset()
         self.first_request: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
         self._http = make_frames()
         self._meter = FrameMeter()
+        # Received data that is not processed yet, and where it begins.
+        self._received, self._place = b"", 0
+        self._writing_paused = False
+        self._unsent = 0
         # Streams whose response is being computed or sent, including streams that the client has reset.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
         # The last stream that is answered; set when GOAWAY is sent.
@@ -78,9 +91,20 @@ class Http2Connection(asyncio.Protocol):
         """Process received data."""
         if self._broken:
             return
+        waiting = bool(self._received)
+        self._received = self._received[self._place :] + data if waiting else data
+        self._place = 0
+        if not waiting:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Process received data up to the end of a request head; other connections have their turns before the rest."""
+        if self._broken or self.transport is None:
+            return
+        place = self._place
         try:
-            self._meter.take(data)
-            for event in self._http.receive_data(data):
+            self._place = self._meter.take(self._received, place)
+            for event in self._http.receive_data(self._received[place : self._place]):
                 self._take(event)
         except FloodError as exc:
             self._http.close_connection(exc.error_code)
@@ -89,24 +113,42 @@ class Http2Connection(asyncio.Protocol):
             self._break()
         else:
             self._flush()
+        if self._place < len(self._received):
+            self._loop.call_soon(self._take_turn)
+        else:
+            self._received = b""
+        self._choose_reading()
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its responses."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.pause_reading()
-            self._schedule("unread", _ANSWER_SECONDS, self.abort)
+        self._writing_paused = True
+        self._choose_reading()
+        self._schedule("unread", _ANSWER_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
-        """Resume reading."""
+        """Resume reading, and send the rest of responses."""
+        self._writing_paused = False
         if (timer := self._timers.pop("unread", None)) is not None:
             timer.cancel()
-        if self.transport is not None and not self.transport.is_closing():
+        if not self._broken:
+            self._send_rests()
+            self._flush()
+        self._choose_reading()
+
+    def _choose_reading(self) -> None:
+        """Read from the client unless received data waits for its turn, or responses wait for the client."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._received or self._writing_paused:
+            self.transport.pause_reading()
+        else:
             self.transport.resume_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Record that the connection has ended."""
         del exc
         self.transport = None
+        self._received = b""
         if not self.first_request.done():
             self.first_request.set_result(None)
         for timer in self._timers.values():
@@ -145,12 +187,12 @@ class Http2Connection(asyncio.Protocol):
                 if (held := self._streams.get(event.stream_id)) is not None:
                     held[0].end()
             case WindowUpdated() | RemoteSettingsChanged():
-                for stream, _ in list(self._streams.values()):
-                    self._send_rest(stream)
+                self._send_rests()
             case StreamReset():
                 if (held := self._streams.get(event.stream_id)) is not None:
                     self._http.acknowledge_received_data(held[0].drop(), event.stream_id)
                     held[0].lose()
+                    self._count_unsent()
             case ConnectionTerminated():
                 # No more data can be sent.
                 self._break()
@@ -203,22 +245,43 @@ class Http2Connection(asyncio.Protocol):
             self._finish(stream)
         elif stream.rest:
             stream.timer = self._loop.call_later(_ANSWER_SECONDS, self._give_up, stream)
+            self._count_unsent()
         self._flush()
 
+    def _send_rests(self) -> None:
+        for stream, _ in list(self._streams.values()):
+            self._send_rest(stream)
+        self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        """Report the size of the responses that wait for the client, if it changed."""
+        unsent = sum(len(stream.rest) for stream, _ in self._streams.values())
+        if unsent != self._unsent:
+            self._unsent = unsent
+            self._on_unsent(self, unsent)
+
     def _send_rest(self, stream: Stream) -> None:
-        """Send as much of a response as the client's windows allow."""
+        """Send as much of a response as the client's windows allow and the transport takes."""
         if not stream.rest:
             return
+        unwritten = 0
         while stream.rest:
+            if unwritten >= _WRITE_BYTES:
+                self._flush()
+                unwritten = 0
+            if self._writing_paused:
+                return
             size = min(
                 len(stream.rest),
                 self._http.local_flow_control_window(stream.number),
                 self._http.max_outbound_frame_size,
+                _WRITE_BYTES,
             )
             if size <= 0:
                 return
             piece, stream.rest = bytes(stream.rest[:size]), stream.rest[size:]
             self._http.send_data(stream.number, piece, end_stream=not stream.rest)
+            unwritten += size
         self._finish(stream)
 
     def _finish(self, stream: Stream) -> None:
@@ -232,6 +295,7 @@ class Http2Connection(asyncio.Protocol):
         stream.lose()
         self._http.reset_stream(stream.number, ErrorCodes.CANCEL)
         self._discard(stream)
+        self._count_unsent()
         self._flush()
 
     def _discard(self, stream: Stream) -> None:
@@ -248,6 +312,7 @@ class Http2Connection(asyncio.Protocol):
     def _break(self) -> None:
         """Close the connection after the pending frames, which contain the reason."""
         self._broken = True
+        self._received = b""
         self._flush()
         if self.transport is not None:
             self.transport.close()

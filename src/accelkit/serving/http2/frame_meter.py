@@ -52,33 +52,44 @@ class FrameMeter:
         # Remaining bytes of the current frame, and the received part of an incomplete frame header.
         self._rest, self._cut = _PREFACE_BYTES, b""
         self._head_bytes = 0
+        # Whether the current frame is a part of a request head.
+        self._in_head = False
 
     def earn(self, sent_bytes: int) -> None:
         """Restore credit after a request was answered with this number of bytes."""
         self._left = min(_MOST, self._left + 1 + sent_bytes / _BYTES_PER_FRAME)
 
-    def take(self, data: bytes) -> None:
-        """Count the frames of received data.
+    def take(self, data: bytes, place: int = 0) -> int:
+        """Count the frames of received data up to the end of the first request head; return where it ends.
+
+        Args:
+            data: received data.
+            place: where to start.
 
         Raises:
             FloodError: the client exceeded a limit.
         """
-        place, end = 0, len(data)
+        end = len(data)
         while place < end:
             if self._rest:
                 step = min(self._rest, end - place)
                 self._rest -= step
                 place += step
+                if self._in_head and not self._rest:
+                    self._in_head = False
+                    return place
                 continue
             step = _FRAME_HEAD_BYTES - len(self._cut)
             head = self._cut + data[place : place + step]
             place += step
             if len(head) < _FRAME_HEAD_BYTES:
                 self._cut = head
-                return
+                return place
             self._cut = b""
             self._rest = int.from_bytes(head[:3])
             self._count(head[3], head[4], self._rest)
+            self._in_head = head[3] in {_HEADERS, _CONTINUATION}
+        return place
 
     def _count(self, kind: int, flags: int, length: int) -> None:
         if kind == _DATA:

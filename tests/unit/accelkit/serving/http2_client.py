@@ -18,7 +18,7 @@ from h2.events import (
     StreamEnded,
     StreamReset,
 )
-from h2.exceptions import NoSuchStreamError, StreamClosedError
+from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from http_service import PATIENCE_SECONDS
 
 from accelkit.serving.tls import Listen
@@ -124,8 +124,10 @@ class Client:
     async def _read(self) -> None:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             while data := await self._reader.read(1 << 16):
-                for event in self.http.receive_data(self._take_goodbye(data)):
-                    self._take(event)
+                # The server may reset streams that were sent raw, which the library does not know.
+                with contextlib.suppress(ProtocolError):
+                    for event in self.http.receive_data(self._take_goodbye(data)):
+                        self._take(event)
                 with contextlib.suppress(ConnectionError):
                     await self.flush()
                 self._news.set()

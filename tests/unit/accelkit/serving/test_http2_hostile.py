@@ -31,7 +31,7 @@ from accelkit.serving import server as server_module
 from accelkit.serving.http2 import connection as module
 from accelkit.serving.http2.frame_meter import FloodError, FrameMeter
 from accelkit.serving.http2.stream import Stream
-from accelkit.serving.server import Reply
+from accelkit.serving.server import BodyLimits, Reply
 
 CALM, PROTOCOL = ErrorCodes.ENHANCE_YOUR_CALM, ErrorCodes.PROTOCOL_ERROR
 HEAD = hpack.Encoder().encode([(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", "/")])
@@ -231,9 +231,13 @@ def test_a_meter_reads_frames_however_they_are_cut_and_gives_again_with_time():
         meter.take(ping)
     text = PREFACE + frame(HEADERS, HEAD, 1, END_HEADERS) + frame(DATA, 3000 * b"x", 1) + 2000 * frame(PING, bytes(8))
     for size in (1, 7, 8, 9, 10, 1000):
-        meter = FrameMeter(lambda: 0.0)
-        for place in range(0, len(text), size):
-            meter.take(text[place : place + size])
+        meter, pauses = FrameMeter(lambda: 0.0), []
+        for begin in range(0, len(text), size):
+            piece, place = text[begin : begin + size], 0
+            while (place := meter.take(piece, place)) < len(piece):
+                pauses.append(begin + place)
+        # After the head, unless the piece ends there.
+        assert pauses in ([], [len(PREFACE) + 9 + len(HEAD)])
         with pytest.raises(FloodError):
             meter.take(frame(PING, bytes(8)))
 
@@ -250,3 +254,49 @@ def test_a_path_that_is_no_text_is_one_nevertheless():
     stream = Stream(1, [(b":path", b"/\xff%ff?x")], frozenset(), lambda *_: None, lambda _: None)
     assert stream.path == "/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     assert stream.headers.get("X-Nothing") is None
+
+
+async def test_responses_that_clients_do_not_read_are_limited_together(pki):
+    async def handle(_method, path, _body):
+        return Reply(200, bytes(600 if path == "/large" else 1))
+
+    limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
+    async with (
+        serving(handle, tls=pki.files, limits=limits) as (server, at),
+        speaking(at, pki.client()) as first,
+        speaking(at, pki.client()) as second,
+        speaking(at, pki.client()) as reader,
+    ):
+        for client in (first, second):
+            client.http.update_settings({4: 0})
+            await client.send("GET", "/large")
+        await until(lambda: sum(server._connections._unsent.values()) == 1200)
+        assert len((await reader.ask("GET", "/large")).body) == 600
+        await second.send("GET", "/large")
+        # The responses of the first connection have waited longest.
+        await first.until_closed()
+        assert not second.closed
+        await until(lambda: sum(server._connections._unsent.values()) == 1200)
+        second.http.update_settings({4: 65535})
+        await second.flush()
+        await until(lambda: not server._connections._unsent)
+
+
+async def test_connections_take_turns_for_each_request(pki):
+    order = []
+
+    async def handle(_method, path, _body):
+        order.append(path)
+        return Reply(200, b"")
+
+    async with (
+        serving(handle, tls=pki.files) as (_, at),
+        speaking(at, pki.client()) as attacker,
+        speaking(at, pki.client()) as client,
+    ):
+        await attacker.ask("GET", "/")
+        await client.ask("GET", "/")
+        first = module.MOST_STREAMS // 2
+        await attacker.raw(*(frame(HEADERS, HEAD, each, END_HEADERS | END_STREAM) for each in [*streams(first)][1:]))
+        await client.ask("GET", "/client")
+    assert order.index("/client") < first

@@ -300,3 +300,22 @@ async def test_a_request_that_comes_in_the_moment_of_the_end_is_answered():
     assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
     async with asyncio.timeout(60):
         await serving
+
+
+async def test_a_body_in_chunks_of_one_byte_does_not_delay_other_requests():
+    answered = []
+
+    async def handle(_method, path, _body):
+        answered.append(path)
+        return Reply(200, b"")
+
+    head = b"POST /chunks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = head + 30_000 * b"1\r\na\r\n" + b"0\r\n\r\n"
+    async with verbs(handle) as (server, at), opened(at, 8) as attackers, opened(at, 1) as ((_, client),):
+        await until(lambda: len(server._connections._waiting) == 9)
+        for _, writer in attackers:
+            writer.write(chunks)
+        await until(lambda: server._reading)
+        client.write(b"GET /client HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: len(answered) == 9)
+    assert answered[0] == "/client"

@@ -165,3 +165,12 @@ async def test_silent_connections_that_announce_large_bodies_keep_no_review_from
             writer.close()
         stop.set()
         await serving
+
+
+async def test_a_response_does_not_repeat_what_a_client_sends(server):
+    long = "u" * (3 << 20)
+    valid = review(make_pod(mount()))
+    for body in (review(make_pod(mount()), uid=long), valid.replace(b"admission.k8s.io/v1", long.encode())):
+        reply = await server.handle("POST", PATH, body)
+        assert reply.status == 400
+        assert len(reply.body) < 1000
