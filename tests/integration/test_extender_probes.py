@@ -223,7 +223,7 @@ async def test_inventory_appears_grows_and_goes_at_runtime(extender, world):
 async def test_node_of_another_unit_takes_no_new_share(extender, world):
     node = await create_known_node(extender, world, annotation=inventory("other-unit", unit_bytes=2**20))
     refusal = await extender.bind(await world.pod(24), node)
-    assert refusal == "node does not use the cluster's memory unit: it still has 1MiB"
+    assert refusal == "node does not use the cluster's memory unit: it still uses 1MiB"
 
 
 async def test_deleted_node_comes_back_with_its_pods(extender, world):

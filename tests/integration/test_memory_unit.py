@@ -130,7 +130,7 @@ async def test_a_coarser_unit_waits_for_the_pods_of_its_node(units):
     assert (published["unit_bytes"], published["next_unit_bytes"]) == (FINE, GIB)
     assert allocatable["accelkit.io/memory"] == str(16 * 4)
     await units.create_pod("new", memory=4)
-    assert "node does not use the cluster's memory unit: it still has 256MiB" in await units.refused("new")
+    assert "node does not use the cluster's memory unit: it still uses 256MiB" in await units.refused("new")
     await units.create_pod("elsewhere", node="node-2", memory=4)
     assert held(await units.running("elsewhere")) == str(4 * GIB)
     # A second run changes nothing and asks nothing: what was accepted stays accepted.

@@ -1,1 +1,1 @@
-"""Ledger of all assignments of a cluster, in memory and kept up to date from pods and nodes. No I/O."""
+"""In-memory ledger of all assignments of a cluster, updated from pods and nodes, without I/O."""

@@ -1,8 +1,8 @@
 """Bound pods in the ledger, with the valid parts of their assignments.
 
-An assignment is an annotation that users can write: its cards are accepted, but amounts are computed from the limits. A
-bound pod that requests cards without a valid assignment is charged conservatively. All bound pods are kept, because the
-cards and units of a node may become known later.
+Users can write the annotation that contains an assignment. Therefore, only its cards are accepted, and the amounts are
+computed from the limits. A bound pod that requests cards without a valid assignment is charged conservatively. All
+bound pods are stored, because the cards and units of a node may become known later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accelkit.vendors.pod_reading import CardPod
 log = logging.getLogger(__name__)
 
 DEFAULT_UNIT_BYTES = 2**30
-# Charge of a pod whose limits accelkit cannot read, although the kubelet may be able to: everything that the node has.
+# Charge of a pod whose limits accelkit cannot read: all amounts of the node, because the kubelet may admit the pod.
 _EVERYTHING = PodRequest(
     (
         ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
@@ -39,7 +39,7 @@ _EVERYTHING = PodRequest(
 
 
 class _Entered(msgspec.Struct, frozen=True, gc=False):
-    """A pod, with the inventory of its node and the valid part of its assignment when the pod was entered."""
+    """A pod, with the inventory of its node and the valid part of its assignment at the time of the last check."""
 
     pod: CardPod
     inventory: Inventory | None
@@ -50,15 +50,15 @@ class BoundPods:
     """The bound pods with cards, by node.
 
     Args:
-        ledger: the ledger that receives them.
-        errors: reporter of the pods that cannot be read.
+        ledger: the ledger that is updated with the pods.
+        errors: reporter of unreadable pods.
     """
 
     def __init__(self, ledger: Ledger, errors: OnceReporter) -> None:
         self._ledger = ledger
         self._errors = errors
         self._by_node: dict[str, dict[str, _Entered]] = {}
-        # Compute of each container on a card when the pod was first read; later annotations do not change it.
+        # Compute per card of each container at the first read of the pod. Later annotations do not change it.
         self._compute: dict[str, Mapping[str, int]] = {}
         self._unassigned = OnceReporter(log)
         self._invalid = OnceReporter(log)
@@ -73,20 +73,20 @@ class BoundPods:
         return [entered.pod for entered in self._by_node.get(node, {}).values()]
 
     def put(self, pod: CardPod, stage: ShareStage) -> None:
-        """Enter a pod that requests cards, or update its entry."""
+        """Add or update a pod that requests cards."""
         try:
             self._put(pod, stage)
         except Exception as exc:  # noqa: BLE001 - one pod must not end the service
             self.put_unreadable(pod.ref, pod.node, exc)
 
     def put_unreadable(self, pod: PodRef, node: str, error: Exception | None = None) -> None:
-        """Enter a pod that cannot be read, and log the error. The pod is charged with everything that its node has."""
+        """Log the error of an unreadable pod, and charge the pod with all amounts of its node."""
         if error is not None:
-            self._errors.report(pod.uid, f"pod {pod} cannot be read", error=error)
+            self._errors.report(pod.uid, f"cannot read pod {pod}", error=error)
         self._ledger.confirm_unassigned(UnassignedPod(pod, node, _EVERYTHING, "it cannot be read"))
 
     def reread(self, node: str) -> None:
-        """Enter the pods of a node again after its cards or units changed."""
+        """Process the pods of a node again after its cards or units changed."""
         for uid, each in list(self._by_node.get(node, {}).items()):
             held = self._ledger.find_holding(uid)
             # The result of a GET may still be newer than the next list.
@@ -96,7 +96,7 @@ class BoundPods:
             )
 
     def end(self, node: str, uid: str) -> None:
-        """Remove a pod that no longer holds anything."""
+        """Remove a pod that no longer holds cards."""
         self._compute.pop(uid, None)
         if (pods := self._by_node.get(node)) is not None:
             pods.pop(uid, None)
@@ -105,7 +105,7 @@ class BoundPods:
         self._ledger.release(uid)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Remove all pods except these, without changing the ledger."""
+        """Remove all other pods without changing the ledger."""
         for node, pods in list(self._by_node.items()):
             for uid in pods.keys() - uids:
                 del pods[uid]
@@ -129,17 +129,17 @@ class BoundPods:
             self._ledger.confirm(pod.ref, pod.node, entered.valid, pod.order, stage, labels=pod.labels)
 
     def _validate(self, pod: CardPod, inventory: Inventory | None) -> Assignment | None:
-        """Return the valid part of a pod's assignment; None if the pod is charged otherwise, or not at all."""
+        """Return the valid part of a pod's assignment; None if the pod is charged conservatively or holds no cards."""
         uid, unit_bytes = pod.ref.uid, self._find_unit(inventory, pod)
         try:
             written = _find_written(pod, inventory, unit_bytes)
             if written is None:
-                self._put_unassigned(pod, unit_bytes, "it has none")
+                self._put_unassigned(pod, unit_bytes, "it has no assignment")
                 return None
             capacities = None if inventory is None else {card.id: card.capacity_bytes for card in inventory.cards}
             valid = check_assignment(pod, written, capacities, unit_bytes, self._find_compute(uid))
         except AssignmentError as exc:
-            self._invalid.report(uid, f"the assignment of pod {pod.ref} on {pod.node} is not valid: {exc}")
+            self._invalid.report(uid, f"rejected assignment pod={pod.ref} node={pod.node} reason={exc}")
             self._put_unassigned(pod, unit_bytes, str(exc))
             return None
         if not valid.containers:
@@ -147,10 +147,8 @@ class BoundPods:
             return None
         self._compute.setdefault(uid, list_compute(valid))
         if difference := describe_difference(written, valid):
-            self._invalid.report(
-                uid, f"the assignment of pod {pod.ref} on {pod.node} is not valid in all parts: {difference}"
-            )
-        # Nearly all valid parts equal the whole assignment, so keep only one object.
+            self._invalid.report(uid, f"rejected part of assignment pod={pod.ref} node={pod.node} reason={difference}")
+        # The valid part usually equals the whole assignment, so store only one object.
         return written if valid == written else valid
 
     def _find_unit(self, inventory: Inventory | None, pod: CardPod) -> int:
@@ -180,16 +178,16 @@ class BoundPods:
             )
             self._compute.setdefault(pod.ref.uid, known)
         self._unassigned.report(
-            pod.ref.uid, f"pod {pod.ref} is bound to {pod.node} without a usable assignment: {problem}"
+            pod.ref.uid, f"charged pod conservatively pod={pod.ref} node={pod.node} reason={problem}"
         )
         self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, shorten(problem), pod.labels))
 
 
 def _find_written(pod: CardPod, inventory: Inventory | None, unit_bytes: int) -> Assignment | None:
-    """Return a bound pod's assignment in accelkit's format, otherwise in another system's; None if it has neither.
+    """Return a bound pod's assignment in accelkit's format or, without one, in another system's; None if it has none.
 
     Raises:
-        AssignmentError: the assignment cannot be read, or is invalid.
+        AssignmentError: the assignment is unreadable or invalid.
     """
     if isinstance(pod.assignment, Assignment):
         return pod.assignment

@@ -1,7 +1,7 @@
-"""Claims: cards that are kept for a pod from the time when other pods are evicted for it until its Binding.
+"""Claims: cards that are reserved for a pod from the eviction of its victims until its Binding.
 
-A claim is charged immediately, in addition to the shares of the pods that leave, so that no other pod gets the freed
-cards. It ends with this process, unless a condition on the pod requests it again
+A claim is charged immediately, in addition to the shares of the victims, so that no other pod gets the freed cards.
+Claims are not stored: after a restart, only the pods whose condition requests a claim get one
 (`accelkit.extender.preemption.holds`).
 """
 
@@ -28,20 +28,19 @@ def claim(
     gone: Collection[str],
     labels: tuple[str, ...] = (),
 ) -> Assignment:
-    """Claim the cards that a pod would get on a node if some other pods left.
+    """Claim the cards that a pod would get on a node without some other pods.
 
     Args:
-        ledger: the ledger that keeps the cards.
+        ledger: the ledger that stores the claim.
         pod: the pod that gets the cards.
         node: the node.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        gone: UIDs of the pods that leave.
+        gone: UIDs of the pods that are evicted.
         labels: the labels of the pod, as `key=value`.
 
     Raises:
-        MisfitError: the pod would not fit, or its namespace would exceed its quota while the other pods still hold
-            their shares.
+        MisfitError: the pod would not fit, or its namespace would exceed its quota until the other pods end.
     """
     with ledger.lock():
         beyond = ledger.judge_quota(pod.namespace, request, without=(pod.uid,))
@@ -53,7 +52,7 @@ def claim(
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
-    """Return whether a holding is a claim that is not ready: its cards are in use, or the quota rules it out now."""
+    """Return whether a holding is a claim that is not ready, because its cards are in use or the quota is exceeded."""
     if held.stage is not ShareStage.CLAIMED:
         return False
     beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
@@ -66,7 +65,7 @@ def reserve(
     """Reserve cards like `Ledger.reserve`, in place of the pod's claim.
 
     Raises:
-        MisfitError: the pod does not fit the node, or already has cards on another one; its claim stays.
+        MisfitError: the pod does not fit the node, or already has cards on another node; its claim remains.
     """
     with ledger.lock():
         held = ledger.find_holding(pod.uid)

@@ -1,8 +1,8 @@
-"""Updates of the ledger from API server objects: the only place that turns pods and nodes into holdings and cards.
+"""Updates of the ledger from API server objects: the only code that converts pods and nodes into holdings and cards.
 
 The feed accepts lists and single events in any order that the API server can produce. It ignores an assignment on a pod
-that is not bound. An unreadable object does not affect other objects: it is logged once and counted. A bound pod that
-is unreadable is charged with everything that its node has.
+that is not bound. An unreadable object does not affect other objects: it is logged once and counted. An unreadable
+bound pod is charged with all amounts of its node.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Pending:
     """A pod that waits for a node, and its request in the cluster's unit.
 
     Attributes:
-        request: the request; None if the pod requests no card, or its request cannot be granted.
-        refusal: why the request cannot be granted; None if it can.
-        task: the type of the pod in the task mix; None if the request cannot be granted.
+        request: the request; None if the pod requests no card, or its request is invalid.
+        refusal: the error in the request; None if the request is valid.
+        task: the type of the pod in the task mix; None without a request.
         version: the resource version of the pod when it was read.
     """
 
@@ -73,7 +73,7 @@ class _NodeReading(msgspec.Struct, frozen=True):
     Attributes:
         text: the inventory annotation; None if the node has none.
         cordoned: the cards that labels or annotations on the node exclude.
-        offer: what labels and resources from other systems add.
+        offer: the cards and amounts from labels and resources of other systems.
     """
 
     text: str | None
@@ -82,11 +82,11 @@ class _NodeReading(msgspec.Struct, frozen=True):
 
 
 class LedgerFeed:
-    """Feed that updates a ledger from nodes and pods, and keeps the pods that wait for a node.
+    """Feed that updates a ledger from nodes and pods, and stores the pods that wait for a node.
 
     Args:
         ledger: the ledger to update.
-        dialects: the dialects in use, according to which waiting pods are read.
+        dialects: the enabled dialects.
     """
 
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
@@ -122,7 +122,7 @@ class LedgerFeed:
         return self._bound.list_pods(node)
 
     def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return the free amounts of a node's host without the pods with the UIDs in `gone`; infinite if unknown."""
+        """Return the free amounts of a node's host without the pods whose UIDs are in `gone`; infinite if unknown."""
         return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:
@@ -151,7 +151,7 @@ class LedgerFeed:
             self._put_unhealthy(name, unhealthy.get(name, frozenset()))
 
     def take_config_map_event(self, kind: str, config_map: ConfigMap) -> None:
-        """Apply a watch event of such a ConfigMap."""
+        """Apply a watch event of a ConfigMap in which another system lists unhealthy cards."""
         if (found := self._read_unhealthy(config_map)) is not None:
             self._put_unhealthy(found[0], frozenset() if kind == "DELETED" else found[1])
 
@@ -200,7 +200,7 @@ class LedgerFeed:
             for uid in known.keys() - self._versions.uids - listed:
                 del known[uid]
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
-        # A pod that was read at a newer version than that of the list may be missing from the list.
+        # The list may lack a pod that was read at a newer version than the list.
         bound |= self._versions.uids - listed
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
@@ -209,9 +209,9 @@ class LedgerFeed:
         return self._ledger.keep_pods(bound)
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs and versions of the pods for which a complete list is newer than what was applied here.
+        """Return the UIDs and listed versions of the pods for which a complete list is newer than the feed.
 
-        A pod that was deleted has an empty version.
+        A deleted pod has an empty version.
         """
         return self._versions.list_differences(listed, version)
 
@@ -224,7 +224,7 @@ class LedgerFeed:
             self._put_pod(pod)
 
     def take_unreadable_pod(self, kind: str, text: bytes) -> None:
-        """Apply a watch event of a pod that cannot be decoded; ignore it if even its identity is unreadable."""
+        """Apply a watch event of a pod that cannot be decoded; ignore the event if the pod's identity is unreadable."""
         try:
             pod = msgspec.json.decode(text, type=_BarePod)
         except Exception:  # noqa: BLE001 - without its UID and node, nothing can be charged
@@ -244,7 +244,7 @@ class LedgerFeed:
         return self._put_pod(pod, ShareStage.BOUND)
 
     def take_rules(self, rules: SharingRules) -> None:
-        """Replace the sharing rules, including for waiting pods."""
+        """Replace the sharing rules, and apply them to waiting pods."""
         self._ledger.put_rules(rules)
         for uid, each in self.pending.items():
             if each.request is not None:
@@ -263,7 +263,7 @@ class LedgerFeed:
                 self._bound.reread(name)
             self._hosts.put_node(name, read_node_amounts(node.status.allocatable))
         except Exception as exc:  # noqa: BLE001 - one node must not end the service
-            self._errors.report(node.metadata.uid or name, f"node {name} cannot be read", error=exc)
+            self._errors.report(node.metadata.uid or name, f"cannot read node {name}", error=exc)
             self._inventories.pop(name, None)
             self._ledger.put_node(name, InventoryError("the node cannot be read"))
 
@@ -290,7 +290,7 @@ class LedgerFeed:
             excluded = self._list_excluded_cards(node)
             return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, excluded))
         except InventoryError as exc:
-            self._unknown.report(node, f"inventory of node {node} is unknown: {exc}")
+            self._unknown.report(node, f"cannot read the inventory of node {node}: {exc}")
             return exc
 
     def _read_cordon(self, node: Node) -> frozenset[str]:
@@ -308,7 +308,7 @@ class LedgerFeed:
             if pod.spec.node_name:
                 self._bound.put_unreadable(pod.ref, pod.spec.node_name, exc)
             else:
-                self._errors.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
+                self._errors.report(pod.metadata.uid, f"cannot read pod {pod.ref}", error=exc)
         return True
 
     def _read_pod(self, pod: Pod, stage: ShareStage) -> None:

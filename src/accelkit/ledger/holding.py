@@ -25,11 +25,12 @@ from accelkit.placement.topology.links import CardLinks, find_links
 
 
 class ShareStage(StrEnum):
-    """How far the API server has confirmed a holding.
+    """Progress of a holding.
 
-    CLAIMED: cards are kept for a pod for which others were evicted; those may not have left yet, and no Binding was
-    sent. RESERVED: a Binding was sent and its outcome is unknown; for a pod group, also before any is sent. BOUND: the
-    API server accepted the Binding, but the watch has not reported it yet. CONFIRMED: the watch or a list reported it.
+    - CLAIMED: cards are reserved for a pod whose victims may still be ending; no Binding was sent.
+    - RESERVED: a Binding was sent and its outcome is unknown. For a pod group, also before a Binding is sent.
+    - BOUND: the API server accepted the Binding, but neither the watch nor a list has reported it yet.
+    - CONFIRMED: the watch or a list reported the bound pod.
     """
 
     CLAIMED = "claimed"
@@ -57,9 +58,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class UnassignedPod:
-    """A pod bound to a node without a readable assignment: it holds cards, but which cards is unknown.
+    """A bound pod that holds unknown cards, because it has no readable assignment.
 
-    Its memory and compute are counted on every card of the node. If the pod requests whole cards, every empty card
+    Its memory and compute are counted on every card of its node. If the pod requests whole cards, every empty card
     counts as taken, so that no card is assigned twice.
     """
 
@@ -76,7 +77,7 @@ class UnassignedPod:
 
     @property
     def memory_bytes(self) -> int:
-        """The maximum memory that the pod can hold on one card: several of its shares may be on the same card."""
+        """The maximum memory that the pod can hold on one card; several of its shares may be on the same card."""
         return sum(container.memory_bytes * container.cards for container in self.request.containers)
 
     @property
@@ -86,7 +87,7 @@ class UnassignedPod:
 
     @property
     def amounts(self) -> Amounts:
-        """The maximum amounts of other resources than memory and compute that the pod can hold on one card."""
+        """The maximum amounts of resources except memory and compute that the pod can hold on one card."""
         most: Amounts = ()
         for container in self.request.containers:
             most = add_amounts(most, tuple((name, amount * container.cards) for name, amount in container.amounts))
@@ -100,9 +101,9 @@ class UnassignedPod:
 
 @dataclass(slots=True)
 class CardUse:
-    """Amounts that pods hold of one card.
+    """Amounts of one card that pods hold.
 
-    Pods that hold the whole card are counted: more than one is an error, but the ledger never rejects a bound pod.
+    Several pods may hold the whole card: this is an error, but the ledger never rejects a bound pod.
     """
 
     used_bytes: int = 0
@@ -113,7 +114,7 @@ class CardUse:
 
     @property
     def whole(self) -> bool:
-        """Whether a pod holds all of the card."""
+        """Whether a pod holds the whole card."""
         return self.whole_holders > 0
 
     def add(self, charge: Charge, sign: int) -> None:
@@ -130,15 +131,15 @@ CORRECTING: Final = Misfit(MisfitReason.CORRECTING, resolvable=False)
 
 @dataclass(slots=True)
 class NodeEntry:
-    """A node: its cards, or why they are unknown, and what pods hold there.
+    """A node with its cards and the shares that pods hold.
 
     Attributes:
-        inventory: the inventory of the node; None if it is unknown, and then `problem` contains the reason.
+        inventory: the inventory of the node; None if it is unknown for the reason in `problem`.
         row: the node's row in the table of all nodes.
-        correcting: whether a correction has put a card over its capacity, so that the node must wait for further
-            corrections.
+        correcting: whether a correction has put a card over its capacity, so that the node takes no new pods until
+            further corrections.
         reserved: the reservations of its cards, by card ID; cards without a reservation are omitted.
-        ended: the number of bound pods with cards here that have been released.
+        ended: the number of bound pods with cards on the node that have been released.
     """
 
     name: str
@@ -151,19 +152,19 @@ class NodeEntry:
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
-    # The card states with the neighbours for the last request that had selectors.
+    # The card states, with their neighbours, for the latest request with selectors.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
     ended: int = 0
     correcting: bool = False
 
     @property
     def refusal(self) -> Misfit | None:
-        """Why the node takes no new pods at all; None if it may take some."""
+        """The reason why the node takes no new pods; None if it may take some."""
         return CORRECTING if self.problem is None and self.correcting else self.problem
 
     @property
     def overfull(self) -> bool:
-        """Whether pods hold more of a card than it has; cards with unknown memory are not checked."""
+        """Whether pods hold more than the capacity of a card; cards with unknown memory are not checked."""
         return any(
             (use := self.uses.get(card.id)) is not None
             and ((card.capacity_bytes and use.used_bytes > card.capacity_bytes) or (use.whole and use.holders > 1))
@@ -172,7 +173,7 @@ class NodeEntry:
 
     @property
     def gone(self) -> bool:
-        """Whether the node no longer exists and no pod holds anything there."""
+        """Whether the node no longer exists and no pod holds cards on it."""
         unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
@@ -186,7 +187,7 @@ class NodeEntry:
         return self._links is not None and self._links[0] is self.inventory
 
     def find_links(self) -> CardLinks | None:
-        """Return the connections between the known cards, in their order; None if unknown."""
+        """Return the connections between the known cards, in the order of the cards; None if unknown."""
         if self.inventory is None:
             return None
         if self._links is None or not self.has_links:
@@ -194,7 +195,7 @@ class NodeEntry:
         return self._links[1]
 
     def describe_links(self, assignment: Assignment) -> dict[str, dict[str, int]]:
-        """Return, for each container with several cards, the number of pairs per connection, the strongest first."""
+        """Return, for each container with several cards, the number of card pairs per connection, strongest first."""
         places = {card.id: place for place, card in enumerate(self.list_cards())}
         found = {
             name: [places[share.card] for share in shares if share.card in places]
@@ -211,9 +212,9 @@ class NodeEntry:
         return self._states
 
     def list_states_for(self, request: PodRequest) -> list[CardState]:
-        """Return every card with its free amounts, and which of the pods selected by the request are on it.
+        """Return every card with its free amounts, and the selectors of the request that match pods on the card.
 
-        Equal requests get the same list until something changes; callers must not change it.
+        Equal requests get the same list until the node changes; callers must not change the list.
         """
         selectors = request.selectors
         if not selectors:
@@ -226,7 +227,7 @@ class NodeEntry:
         return self._marked[1]
 
     def list_empty_states(self) -> list[CardState]:
-        """Return every card as if no pod held any of it."""
+        """Return every card as if no pod held a share of it."""
         states = build_empty_states(self.list_cards())
         if not self.reserved:
             return states
@@ -234,7 +235,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def invalidate(self) -> None:
-        """Discard cached states after a change of cards, holdings or unassigned pods."""
+        """Discard cached states after a change to cards, holdings or unassigned pods."""
         self._states = self._marked = None
 
     def _count(self) -> list[CardState]:
@@ -245,7 +246,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def find_use(self, card: str) -> CardUse | None:
-        """Return the amounts of a card that pods hold, including those that only the node agent reports."""
+        """Return the amounts of a card that pods hold, including amounts that only the node agent reports."""
         use = self.uses.get(card)
         more = [share for share in self.inventory.uncounted if share.card == card] if self.inventory else []
         if more:
@@ -255,7 +256,7 @@ class NodeEntry:
         return use
 
     def copy_without(self, uids: Collection[str]) -> NodeEntry:
-        """Return a copy of the node without some pods; later changes do not affect it."""
+        """Return an independent copy of the node without some pods."""
         uses = {card: replace(use) for card, use in self.uses.items()}
         holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
         unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
@@ -279,10 +280,10 @@ class NodeEntry:
 def find_neighbours(
     selectors: Collection[PodSelector], holdings: Iterable[Holding], unassigned: Iterable[UnassignedPod]
 ) -> Callable[[str], Neighbours]:
-    """Return a function that returns which of the selected pods are on a card of a node.
+    """Return a function that returns the selectors that match pods on a given card of a node.
 
     Args:
-        selectors: the selectors of the pods.
+        selectors: the selectors of a request.
         holdings: the holdings on the node.
         unassigned: the pods on the node whose cards are unknown; they may be on any card.
     """

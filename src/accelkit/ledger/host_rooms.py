@@ -1,4 +1,4 @@
-"""Free CPU and memory on each node, from the requests of all pods: cards on a host without free CPU are useless."""
+"""Free CPU and memory of each node, because pods cannot use cards on a host without free CPU and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.host_amounts import NOTHING, UNKNOWN, HostAmounts
 
 
 class HostRooms:
-    """Host amounts, and the requests of the pods bound to the hosts.
+    """Allocatable amounts of each node's host, and the requests of the pods that are bound to it.
 
     Args:
         ledger: the ledger whose table receives the free amounts.
@@ -18,17 +18,17 @@ class HostRooms:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._nodes: dict[str, HostAmounts] = {}
-        # Summed up again at each change, so that no rounding errors remain from removed pods.
+        # The sum is computed again after each change, so that no rounding errors remain from removed pods.
         self._pods: dict[str, dict[str, HostAmounts]] = {}
         self._where: dict[str, str] = {}
 
     def put_node(self, name: str, amounts: HostAmounts) -> None:
-        """Set the amounts that a node offers to pods."""
+        """Set the allocatable amounts of a node."""
         self._nodes[name] = amounts
         self._update_table(name)
 
     def drop_node(self, name: str) -> None:
-        """Remove a node; its pods are kept until they are removed."""
+        """Remove a node; its pods remain until they are removed separately."""
         self._nodes.pop(name, None)
 
     def keep_nodes(self, names: Collection[str]) -> None:
@@ -61,7 +61,7 @@ class HostRooms:
             self.end_pod(uid)
 
     def measure_free(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return the free amounts of a node without the pods with these UIDs; infinite if unknown."""
+        """Return the free amounts of a node without the pods whose UIDs are in `gone`; infinite if unknown."""
         total, used = self._nodes.get(node, UNKNOWN), NOTHING
         for uid, amounts in self._pods.get(node, {}).items():
             if uid not in gone:

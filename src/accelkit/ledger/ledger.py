@@ -1,12 +1,13 @@
-"""All assignments of a cluster in memory: the ledger, the only component that computes free amounts.
+"""Ledger of all assignments of a cluster, in memory: the only component that computes free amounts.
 
 Invariants:
-- A reservation is decided and recorded in one critical section, so no two pods get the same memory.
+- A reservation is chosen and recorded in one critical section, so no two pods get the same memory.
 - The API server's state of a bound pod overrides a reservation, and is never rejected.
 - A pod, identified by its UID, holds cards on at most one node.
-- A node takes no new pods while a correction has put one of its cards over capacity. The card that the corrected pod
-  left looks free, but it belongs to a pod whose correction has not arrived yet.
-- A pod that is missing from a list is released only if it was confirmed before: a Binding newer than the list stays.
+- A node takes no new pods while a correction has put one of its cards over capacity. The former card of the corrected
+  pod appears free, but it belongs to another pod whose correction the watch has not reported yet.
+- A pod that is missing from a list is released only if it was confirmed before, because its Binding may be newer than
+  the list.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ CORRECTION_SECONDS: Final = 30.0
 
 
 class Ledger(NodeRegistry):
-    """Nodes, their cards, and the pods that hold shares of them.
+    """Nodes, their cards, and the pods that hold shares of the cards.
 
     Args:
         unit_bytes: the cluster's memory unit. A node that still advertises a different unit takes no new shares. None
-            accepts every unit, for readers that place no pods.
-        clock: returns seconds of a monotonic clock.
+            accepts every unit, for callers that place no pods.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(self, *, unit_bytes: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.unit_bytes = unit_bytes
         self._clock = clock
-        # For each node whose assignments are being corrected, the time from which it takes pods again in any case.
+        # For each node whose assignments are being corrected, the time at which it takes pods again in any case.
         self._correcting: dict[str, float] = {}
         self._listed = False
 
@@ -61,7 +62,7 @@ class Ledger(NodeRegistry):
         return self._lock
 
     def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
-        """Set a node's cards; an error or None keeps its holdings and stops new shares."""
+        """Set a node's cards; with an error or None, the node keeps its holdings and takes no new shares."""
         with self._lock:
             entry = self._entry(name)
             before = entry.inventory, entry.problem
@@ -71,7 +72,7 @@ class Ledger(NodeRegistry):
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
                 entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
-            # Nodes report their status often; if their cards do not change, verdicts must stay valid.
+            # Nodes report their status often. Unless their cards change, verdicts must remain valid.
             if (entry.inventory, entry.problem) != before:
                 self._find_reserved(entry)
                 self._update(entry)
@@ -79,7 +80,7 @@ class Ledger(NodeRegistry):
                     self._note_correction(entry)
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Replace the sharing rules; holdings stay."""
+        """Replace the sharing rules; holdings remain unchanged."""
         with self._lock:
             self.namespaces.put_rules(rules)
             for entry in self._nodes.values():
@@ -94,7 +95,7 @@ class Ledger(NodeRegistry):
                 self.table.set_host(entry.row, free.cpu_milli, free.memory_bytes)
 
     def drop_node(self, name: str) -> None:
-        """Remove a deleted node; pods that are still bound to it stay until they are removed."""
+        """Remove a deleted node; the pods that are bound to it remain until they are removed separately."""
         with self._lock:
             if name in self._nodes:
                 entry = self._nodes[name]
@@ -111,13 +112,13 @@ class Ledger(NodeRegistry):
     def judge_quota(
         self, namespace: str, request: PodRequest, without: Iterable[str] = (), beside: Iterable[PodRequest] = ()
     ) -> Misfit | None:
-        """Return why a namespace may not hold a pod's request in addition to what it holds; None if it may.
+        """Return the misfit if a pod's request would exceed the quota of its namespace; None if it would not.
 
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            without: UIDs of pods that are left out of what the namespace holds.
-            beside: requests of other pods in the namespace that must be placed as well.
+            without: UIDs of pods in the namespace whose amounts are not counted.
+            beside: requests of other pods in the namespace that are counted in addition.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
@@ -126,17 +127,17 @@ class Ledger(NodeRegistry):
     def reserve(
         self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()
     ) -> Assignment:
-        """Choose cards and hold them until the Binding's outcome is known; a repeated call changes nothing.
+        """Choose and reserve cards until the outcome of the Binding is known; a repeated call changes nothing.
 
         Args:
             pod: the pod.
             node: the node.
             request: the request of the pod.
             policy: the policy that ranks cards if the pod does not name one.
-            labels: the labels of the pod, as `key=value`, for pods that must or must not share its cards.
+            labels: the labels of the pod, as `key=value`, which the selectors of other pods may match.
 
         Raises:
-            MisfitError: the pod does not fit the node, already has cards on another one, or exceeds its namespace's
+            MisfitError: the pod does not fit the node, already has cards on another node, or exceeds its namespace's
                 quota.
         """
         with self._lock:
@@ -161,11 +162,11 @@ class Ledger(NodeRegistry):
     def choose(
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
-        """Return the cards that a reservation would get, without holding them; quotas are not checked.
+        """Return the cards that a reservation would get, without reserving them; quotas are not checked.
 
         The request must come from `resolve`.
         """
-        # Connections decide which cards a pod gets, not whether it fits.
+        # Connections affect which cards a pod gets, but not whether it fits.
         topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
         return self.place(entry, request, policy, budget, links=entry.find_links() if topology else None)
 
@@ -177,9 +178,9 @@ class Ledger(NodeRegistry):
         budget: Budget | None = None,
         links: CardLinks | None = None,
     ) -> Assignment | Misfit:
-        """Return cards on a node without holding them; a misfit states whether the pod would fit the empty node.
+        """Return cards on a node without reserving them; a misfit states whether the pod would fit the empty node.
 
-        A request that is too complex is assumed not to fit the empty node either, so that no pod is evicted for it.
+        A request that is too complex is assumed not to fit the empty node, so that no pod is evicted for it.
         """
         with self._lock:
             if (refusal := entry.refusal) is not None:
@@ -196,7 +197,7 @@ class Ledger(NodeRegistry):
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
     def restore(self, holding: Holding) -> None:
-        """Restore an earlier holding of a pod in place of the current one, without a new choice or check."""
+        """Replace the current holding of a pod with an earlier holding, without any checks."""
         with self._lock:
             self._hold(holding)
 
@@ -217,7 +218,7 @@ class Ledger(NodeRegistry):
         *,
         labels: tuple[str, ...] = (),
     ) -> None:
-        """Record a bound pod from the API server, with the stage BOUND if the pod may be newer than the next list."""
+        """Record a bound pod from the API server; the stage is BOUND if the pod may be newer than the next list."""
         with self._lock:
             held = self.find_holding(pod.uid)
             same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
@@ -243,7 +244,7 @@ class Ledger(NodeRegistry):
             self._update(entry)
 
     def release(self, uid: str) -> bool:
-        """Release the shares of a pod that has ended or will not be bound; return False if it held none."""
+        """Release the shares of a pod that has ended or will not be bound; return False if it held no shares."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is not ShareStage.RESERVED:
@@ -260,14 +261,14 @@ class Ledger(NodeRegistry):
             for uid in missing - {held.pod.uid for held in young}:
                 self.release(uid)
             if not self._listed:
-                # Corrections may have been in progress before the first list.
+                # Corrections may be in progress at the time of the first list.
                 self._listed = True
                 for entry in self._nodes.values():
                     self._note_correction(entry)
             return young
 
     def end_corrections(self) -> None:
-        """Let nodes take pods again if a card stays over its capacity after the time for corrections."""
+        """Allow new pods on nodes on which a card is still over capacity after the time for corrections."""
         if not self._correcting:
             return
         with self._lock:
@@ -278,10 +279,10 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def branch(self, gone: Mapping[str, str]) -> Ledger:
-        """Return an independent ledger of some nodes in the state in which they would be without some pods.
+        """Return an independent ledger of the nodes of some pods, without these pods.
 
         Args:
-            gone: the UIDs of the pods that are left out, each with its node.
+            gone: the UIDs of the omitted pods, each with its node.
         """
         other = Ledger(unit_bytes=self.unit_bytes)
         with self._lock:
@@ -334,9 +335,9 @@ class Ledger(NodeRegistry):
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if inventory.problem and not inventory.next_unit_bytes:
-            detail = "its kubelet cannot take so many devices"
+            detail = "its kubelet does not support so many devices"
         elif self.unit_bytes in (None, inventory.unit_bytes):
             return None
         else:
-            detail = f"it still has {format_unit(inventory.unit_bytes)}"
+            detail = f"it still uses {format_unit(inventory.unit_bytes)}"
         return Misfit(MisfitReason.UNIT, detail=detail, resolvable=False)

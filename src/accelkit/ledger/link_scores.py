@@ -1,4 +1,4 @@
-"""Scores of nodes under the policy `topology`, by the best connected cards that they have for a request."""
+"""Scores of nodes for the policy `topology`, based on their best connected cards for a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelkit.placement.topology.ranking import count_steps
 from accelkit.placement.topology.scores import SetRating, rate_set, score_preference, score_rating
 from accelkit.placement.topology.set_request import SetRequest
 
-# Limit on the steps of one call for states that are not cached: a tenth of a second. Nodes with eight equally connected
+# Limit on the steps that one call may use for uncached states: a tenth of a second. Nodes with eight equally connected
 # cards have 256 states, which take a fifth of this time.
 _STEPS: Final = 5_000
 _MOST_STATES: Final = 50_000
@@ -29,16 +29,16 @@ _State: TypeAlias = tuple[CardLinks, int, int]
 class LinkScores:
     """The scores of nodes for one request.
 
-    The rating for each state of the cards is cached, because many nodes share few states. If a call has no steps left,
-    a node gets a provisional score based on its use, and the next call rates it first.
+    The rating for each state of the cards is cached, because many nodes share few states. If a call has used all its
+    steps, each remaining node gets a provisional score based on its use, and the next call rates these nodes first.
 
     Args:
-        request: the request, of which the container with the most cards decides.
+        request: the request; only its container with the most cards is considered.
     """
 
     def __init__(self, request: PodRequest) -> None:
         self._container = max(request.containers, key=lambda each: (each.cards, each.whole, each.memory_bytes))
-        # Thousands of nodes are scored at once, usually only by their empty cards.
+        # A call scores thousands of nodes. Usually, only their empty cards matter.
         bounds = (self._container.model, self._container.min_memory_bytes, self._container.allowed)
         self._plain = self._container.whole and not any((*bounds, self._container.denied))
         self._ratings: dict[_State, SetRating | None] = {}
@@ -58,7 +58,7 @@ class LinkScores:
 
         Args:
             entry: the node.
-            used_fraction: the used fraction of its memory, from 0 to 1.
+            used_fraction: the used fraction of the node's memory, from 0 to 1.
         """
         if self._budget.is_spent():
             self._late.add(entry.row)
@@ -86,7 +86,7 @@ class LinkScores:
         return score_rating(self._ratings[state], cards, used_fraction)
 
     def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:
-        """Return the cards that fit, and the cards of which no pod holds any part, as bit masks."""
+        """Return bit masks of the cards that fit, and of the empty cards."""
         free = empty = 0
         for index, state in enumerate(entry.list_card_states()):
             if state.card.placeable:
@@ -97,7 +97,7 @@ class LinkScores:
 
 
 def _find_near(entry: NodeEntry) -> int:
-    """Return the cards that share a PCI root complex with a network card, as a bit mask."""
+    """Return a bit mask of the cards that share a PCI root complex with a network card."""
     return sum(1 << index for index, state in enumerate(entry.list_card_states()) if is_near(state.card.nic))
 
 

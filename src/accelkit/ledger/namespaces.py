@@ -1,6 +1,6 @@
 """Amounts that each namespace holds, and the number of pods with cards that each selector of a request matches.
 
-The ledger updates them under its lock, whenever a pod starts or ceases to hold cards.
+The ledger updates these values under its lock whenever a pod gets or releases cards.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from accelkit.placement.misfit import Misfit
 from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_request
 from accelkit.placement.sharing.rules import NO_RULES, SharingRules, judge_quota
 
-# Limit on the number of selectors that are counted at the same time; the most recent ones are kept. Each selector is
-# matched against every pod in its namespace.
+# Limit on the number of selectors for which pods are counted; the most recent selectors are kept. Each selector is
+# compared with every pod in its namespace.
 _MOST_SELECTORS: Final = 256
 _NOTHING: Final = QuotaAmounts()
 
 
 class HoldingPod(Protocol):
-    """A pod that holds cards, or may hold some."""
+    """A pod that holds cards, or may hold cards."""
 
     @property
     def pod(self) -> PodRef:
@@ -33,31 +33,31 @@ class HoldingPod(Protocol):
 
     @property
     def node(self) -> str:
-        """Name of its node."""
+        """Name of the pod's node."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Its labels, as `key=value`."""
+        """Labels of the pod, as `key=value`."""
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """Amounts that count against its namespace's quota."""
+        """Amounts that count against the quota of the pod's namespace."""
 
 
 @dataclass(slots=True)
 class Namespaces:
-    """Amounts that the pods in each namespace hold together.
+    """Total amounts that the pods in each namespace hold.
 
     Attributes:
         rules: the administrator's sharing rules.
         retriable: namespaces in which a pod that was refused on all nodes may fit now; the reader empties the set.
-        affinity_nodes: nodes on which a pod that matches a selector has received cards; the reader empties the set.
+        affinity_nodes: nodes on which a pod that matches a selector got cards; the reader empties the set.
     """
 
     rules: SharingRules = NO_RULES
     retriable: set[str] = field(default_factory=set)
     affinity_nodes: set[str] = field(default_factory=set)
-    # Namespaces with a pod that was refused because of their quota, and in which nothing has been released since.
+    # Namespaces in which a pod was refused because of the quota, and no share has been released since.
     _refused: set[str] = field(default_factory=set)
     _held: dict[str, QuotaAmounts] = field(default_factory=dict)
     # Number of pods with cards that match each selector, by namespace.
@@ -65,13 +65,13 @@ class Namespaces:
     _recent: OrderedDict[PodSelector, None] = field(default_factory=OrderedDict)
 
     def add(self, pod: HoldingPod) -> None:
-        """Add a pod."""
+        """Add the amounts of a pod."""
         namespace = pod.pod.namespace
         self._held[namespace] = self.get_held(namespace).plus(pod.quota_amounts)
         self._count(pod, 1)
 
     def remove(self, pod: HoldingPod) -> None:
-        """Subtract a pod."""
+        """Subtract the amounts of a pod."""
         namespace = pod.pod.namespace
         left = self.get_held(namespace).plus(pod.quota_amounts, -1)
         self._held[namespace] = left
@@ -86,11 +86,11 @@ class Namespaces:
         return self._held.get(namespace, _NOTHING)
 
     def list_held(self) -> Mapping[str, QuotaAmounts]:
-        """Return the amounts that the pods of each namespace hold; callers must not change them."""
+        """Return the amounts that the pods of each namespace hold; callers must not change the mapping."""
         return self._held
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Replace the rules."""
+        """Replace the sharing rules."""
         self.rules = rules
         for namespace in list(self._refused):
             self._mark_retriable(namespace)
@@ -102,13 +102,13 @@ class Namespaces:
         gone: Iterable[HoldingPod] = (),
         beside: Iterable[PodRequest] = (),
     ) -> Misfit | None:
-        """Return why a namespace may not hold a pod's request in addition to what it holds; None if it may.
+        """Return the misfit if a pod's request would exceed the quota of its namespace; None if it would not.
 
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            gone: pods that are left out of what the namespace holds.
-            beside: requests of other pods that also count.
+            gone: pods in the namespace whose amounts are not counted.
+            beside: requests of other pods in the namespace that are counted in addition.
         """
         quota = self.rules.find_quota(namespace) if self.rules.quotas else None
         if quota is None:
@@ -122,11 +122,11 @@ class Namespaces:
         return judge_quota(quota, namespace, held, sum_request(request))
 
     def note_refused(self, namespace: str) -> None:
-        """Record that a pod was refused because of its namespace's quota, and waits until other pods release shares."""
+        """Record that a pod waits because its namespace has reached its quota."""
         self._refused.add(namespace)
 
     def resolve(self, request: PodRequest, pods: Iterable[HoldingPod]) -> PodRequest:
-        """Return a request without its affinity selector if no matching pod exists yet and the pod itself matches.
+        """Return the request, without its affinity selector if the pod itself is the first pod that matches it.
 
         Args:
             request: the request of the pod.
@@ -144,7 +144,7 @@ class Namespaces:
         )
 
     def _find_count(self, selector: PodSelector, pods: Iterable[HoldingPod]) -> int:
-        # Whether the pod itself matches does not affect the count of others.
+        # The number of other matching pods does not depend on whether the pod itself matches.
         selector = msgspec.structs.replace(selector, own=False)
         counts = self._counts.setdefault(selector.namespace, {})
         if selector not in counts:
@@ -173,5 +173,5 @@ class Namespaces:
                 if sign > 0:
                     self.affinity_nodes.add(pod.node)
                 elif not counts[selector]:
-                    # The next matching pod will be the first, and may go to any node.
+                    # The next matching pod will be the first pod, which may use any node.
                     self.retriable.add(namespace)

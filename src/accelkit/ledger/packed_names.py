@@ -1,7 +1,8 @@
-"""The names of all nodes in adjacent memory, with the row of each.
+"""Names and rows of all nodes, with the names in adjacent memory.
 
-The ledger's names are created one by one, scattered among thousands of other objects. A lookup of thousands of them
-waits for the memory of each. Looking up copies that were created together takes a ninth of the time.
+The names in the ledger are created one by one, so they are scattered in memory among thousands of other objects. A
+lookup of thousands of names waits for the memory of each name. A lookup of copies that were created together takes a
+ninth of the time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class PackedNames:
     """Copies of the names of a ledger's nodes.
 
     Args:
-        ledger: the nodes.
+        ledger: the ledger that contains the nodes.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -31,12 +32,12 @@ class PackedNames:
         self._tick, self._epoch = -1, -1
 
     def list_names(self) -> list[str]:
-        """Return the names by row of the table, empty for free rows; callers must not change the list."""
+        """Return the node name of each row, empty for free rows; callers must not change the list."""
         self._refresh()
         return self._names
 
     def find_rows(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the row of each node in the table; -1 if it is unknown."""
+        """Return the row of each node in the table; -1 for an unknown node."""
         self._refresh()
         try:
             return np.fromiter(map(self._rows.__getitem__, names), dtype=np.int64, count=len(names))
@@ -48,7 +49,7 @@ class PackedNames:
         if self._tick == table.tick:
             return
         names = self._ledger.list_node_names()
-        # Within an epoch, nodes are added but never removed.
+        # Nodes are never removed within an epoch.
         if self._epoch != table.epoch or len(names) > 2 * len(self._names):
             self._names = _decode(_encode(names))
             self._rows = {name: row for row, name in enumerate(self._names) if name}

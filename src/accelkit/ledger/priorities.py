@@ -1,4 +1,4 @@
-"""Costs of all nodes for a task under a policy, cached while the nodes do not change."""
+"""Costs of placing a task on each node, cached until the node changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from accelkit.placement.fragmentation import Usability
 from accelkit.placement.mix import TaskMix, TaskType
 
 _TASKS: Final = 512
-# Scarcity is measured again after this number of changes of the table for each card, and at least after the number
-# below. On thousands of cards the mix changes more often than that; on fewer, free amounts change faster than the mix.
+# Scarcity is measured again after this number of table changes per card, but at least the number below. With thousands
+# of cards, the mix changes more often than that. With fewer cards, free amounts change faster than the mix.
 _CHANGES_PER_CARD: Final = 0.6
 _LEAST_CHANGES: Final = 128
 
@@ -34,7 +34,7 @@ class KeptCosts(Generic[T]):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        # For each task: the costs by row, and the tick of each cost; -1 if it was never measured.
+        # For each task: the cost of each row, and the tick of its measurement; -1 if it was never measured.
         self._kept: OrderedDict[T, tuple[Costs, Rows]] = OrderedDict()
 
     def read(self, task: T, rows: Rows, measure: Callable[[Rows], Costs]) -> Costs:
@@ -43,7 +43,7 @@ class KeptCosts(Generic[T]):
         Args:
             task: the task.
             rows: the numbers of the rows.
-            measure: returns the costs of some of the rows.
+            measure: a function that returns the costs of the given rows.
         """
         kept, count = self._kept.get(task), self._table.rows
         if kept is None or len(kept[0]) < count:
@@ -58,16 +58,16 @@ class KeptCosts(Generic[T]):
         return costs[rows]
 
     def discard(self) -> None:
-        """Discard all costs, so that all rows are measured again."""
+        """Discard all cached costs."""
         self._kept.clear()
 
 
 class FragmentationCosts:
-    """Loss of each node, according to the task mix, if it gets a task.
+    """Loss of usable free amounts, according to the task mix, on each node that might get a task.
 
     Args:
         table: the nodes.
-        mix: the task mix, which its owner updates.
+        mix: the task mix, which the caller updates.
     """
 
     def __init__(self, table: Table, mix: TaskMix) -> None:
@@ -80,7 +80,7 @@ class FragmentationCosts:
         self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
-        """Return the cost of each of these rows, all of which the task fits; the lowest is the best."""
+        """Return the cost of each of these rows, all of which fit the task; the lowest cost is the best."""
         table = self._table
         columns = table.get_columns()
         if self._epoch != self._mix.epoch or table.tick > self._rebuild_at:

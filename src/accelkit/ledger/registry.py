@@ -1,4 +1,4 @@
-"""Registry of the ledger's nodes and of the pods on them: lookups, and the lifetime of entries."""
+"""Registry of the ledger's nodes and pods, which creates, finds and removes entries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from accelkit.placement.sharing.bars import Reserved
 
 
 class NodeRegistry:
-    """Nodes by name and by row, and the pods that hold something there.
+    """Nodes by name and row, and the pods that hold cards on them.
 
     Attributes:
-        table: the nodes as columns.
+        table: the table with one row per node.
         namespaces: the amounts held in each namespace, and the sharing rules.
         reserved_nodes: names of the nodes with reserved cards.
     """
@@ -33,13 +33,13 @@ class NodeRegistry:
         self._lock = threading.RLock()
 
     def find_holding(self, uid: str) -> Holding | None:
-        """Return what a pod holds; None if nothing is known."""
+        """Return the holding of a pod; None if it has none or its cards are unknown."""
         with self._lock:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
 
     def describe_holding(self, uid: str) -> dict[str, object]:
-        """Return, for logging, the shares of a pod's containers and the connections between the cards of each."""
+        """Return, for logging, the shares of each of a pod's containers and the connections between its cards."""
         with self._lock:
             held = self.find_holding(uid)
             if held is None:
@@ -52,16 +52,16 @@ class NodeRegistry:
         return self._nodes.get(name)
 
     def find_node_at(self, row: int) -> NodeEntry | None:
-        """Return the entry of a row of the table; None if its node was removed."""
+        """Return the entry of the node in a row of the table; None if the node was removed."""
         return self._by_row[row]
 
     def find_row(self, name: str) -> int:
-        """Return the row of a node in the table; -1 if it is unknown."""
+        """Return the row of a node in the table; -1 for an unknown node."""
         entry = self._nodes.get(name)
         return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
-        """Return the names of all nodes by row of the table, empty for free rows; callers must not change the list."""
+        """Return the node name of each row of the table, empty for free rows; callers must not change the list."""
         return self._names
 
     def list_nodes(self) -> Iterator[NodeEntry]:
@@ -73,7 +73,7 @@ class NodeRegistry:
         return len(self._where)
 
     def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request as it is judged now; the first of several pods that must be together may use any node."""
+        """Return the request in its current form: the first of several pods that must be together may use any node."""
         if not request.selectors:
             return request
         with self._lock:

@@ -1,4 +1,4 @@
-"""Snapshots of nodes for the search for changes."""
+"""Snapshots of nodes, in which the search for changes runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from accelkit.vendors.pod_reading import CardPod
 def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
     """Return a snapshot of a node's cards and of the pods that hold them.
 
-    On nodes for which `describe_likeness` returns equal results, pods with equal holdings are at the same positions.
+    In the snapshots of nodes with equal results of `describe_likeness`, the pods at the same position have equal
+    holdings.
     """
     kept = entry.copy_without(())
     places = {card.id: place for place, card in enumerate(kept.list_cards())}
@@ -38,12 +39,12 @@ def list_candidates(
 ) -> list[Candidate]:
     """Return the pods of a node that may be evicted.
 
-    Unreadable pods, static pods, which an eviction would not end, and pods that are already ending are excluded.
+    The result excludes unreadable pods, pods that are already ending, and static pods, which an eviction would not end.
 
     Args:
         situation: the snapshot of the node.
         bound: the readable pods of the node.
-        may_go: returns whether one of the remaining pods may be evicted.
+        may_go: a function that returns whether another pod may be evicted.
     """
     priorities = {each.ref.uid: each.priority for each in bound if not (each.static or each.ending) and may_go(each)}
     return [
@@ -54,14 +55,14 @@ def list_candidates(
 def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
     """Return a digest that is equal for nodes on which the same changes would make a pod fit.
 
-    Such nodes differ only in the identities of cards, and of pods with equal holdings.
+    Such nodes differ only in the identities of their cards and pods.
     """
-    # Selectors match labels, which are not compared here.
+    # Selectors match labels, which the digest does not contain.
     if entry.unassigned or entry.inventory is None or entry.inventory.uncounted or request.selectors:
         return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
-    # A digest is one small object, whereas the key of each of thousands of nodes would be thousands of small objects.
+    # A digest is one small object. A key without a digest would consist of many objects for each of thousands of nodes.
     return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 

@@ -1,9 +1,9 @@
-"""Verdicts on all nodes for one request shape, cached while the nodes do not change.
+"""Verdicts on all nodes for one request shape, cached until the nodes change.
 
-Pods of a Deployment have requests of the same shape. The first pod of a shape is judged on every node, later ones only
-on nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges the others,
-once for each distinct state of the cards: only on the nodes of the query, within a budget, and taking turns with other
-work of the process.
+The pods of a Deployment have requests of the same shape. The first pod of a shape is judged on every node, and later
+pods only on nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges
+other shapes once for each distinct state of the cards: only on the nodes of the query, within a budget, and in short
+turns, so that other work of the process can run in between.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ FITTING: Final = -1
 _SHAPES = 32
 _STATES = 20_000
 _REASONS: Final = 64
-# One turn takes a few milliseconds; each node costs some steps before its search starts.
+# One turn takes a few milliseconds. Each node costs some steps in addition to its search.
 _STEPS_PER_TURN: Final = 200
 _STEPS_PER_NODE: Final = 2
 
 
 @dataclass(slots=True)
 class ShapeVerdict:
-    """The nodes that fit, and the reason for each node that does not; any other node is unknown to the ledger.
+    """The nodes that fit, and the reason for each node that does not fit; unknown nodes are omitted.
 
-    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names at a time. There are few
-    reasons; each has a number in `reasons`.
+    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names in one call. Many nodes share
+    few reasons, so each reason has a number in `reasons`.
 
     Attributes:
-        stale: the nodes that changed since they were judged, or were never judged; for simple shapes, only nodes with
-            reserved cards.
-        most_reasons: the number of reasons above which unused ones are dropped.
+        stale: the nodes that were never judged, or have changed since; for simple shapes, only nodes with reserved
+            cards.
+        most_reasons: the number of reasons above which unused reasons are dropped.
     """
 
     request: PodRequest
@@ -66,7 +66,7 @@ class ShapeVerdict:
         return self.reasons.index(misfit)
 
     def drop_unused(self) -> None:
-        """Drop the reasons that no node has anymore; some contain details of a node and would accumulate."""
+        """Drop the reasons that no node has anymore, because reasons with details of nodes would accumulate."""
         if len(self.reasons) <= self.most_reasons:
             return
         used = sorted({*self.failing.values(), *self.by_state.values()} - {FITTING})
@@ -74,11 +74,11 @@ class ShapeVerdict:
         self.reasons = [self.reasons[number] for number in used]
         self.failing = {name: places[number] for name, number in self.failing.items()}
         self.by_state = {state: places[number] for state, number in self.by_state.items()}
-        # This way, the list is not searched at each change if every node has a different reason.
+        # Raise the limit, so that the list is not searched at each change if every node has a different reason.
         self.most_reasons = _REASONS + 2 * len(used)
 
     def discard_nodes(self) -> None:
-        """Discard the verdict on every node, but not the verdicts on states of the cards."""
+        """Discard the verdicts on all nodes, but not the verdicts on states of cards."""
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
@@ -92,7 +92,7 @@ class ShapeVerdict:
 
 
 class ShapeVerdicts:
-    """The verdicts for the request shapes of the most recent queries."""
+    """Verdicts for the request shapes of the most recent queries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -132,14 +132,15 @@ class ShapeVerdicts:
         return verdict
 
     def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
-        """Judge the stale nodes among the given nodes; yield after each turn, so the ledger may change in between.
+        """Judge the stale nodes among the given nodes, and yield after each turn; the ledger may change in between.
 
-        If the budget is spent, the remaining nodes get TOO_COMPLEX. They stay stale, so the next call continues there.
+        When the budget is spent, the remaining nodes get TOO_COMPLEX. They remain stale, so that the next call judges
+        them.
         """
         turn = _STEPS_PER_TURN
         for name in [name for name in names if name in verdict.stale]:
             entry = self._ledger.find_node(name)
-            # Another caller may have judged the node meanwhile.
+            # Another caller may have judged the node since.
             if entry is None or name not in verdict.stale:
                 continue
             before = budget.steps
@@ -170,7 +171,7 @@ class ShapeVerdicts:
             self._leave_reserved(verdict, rows.tolist())
         codes = table.judge(request, rows)
         if verdict.tick < 0:
-            # A new shape is judged on whole columns, because judging one node at a time takes ten times as long.
+            # A new shape is judged on whole columns, because it takes ten times as long to judge one node at a time.
             names = self._names.list_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
@@ -188,7 +189,7 @@ class ShapeVerdicts:
         verdict.stale |= reserved if verdict.tick < 0 else {name for row in rows if (name := names[row]) in reserved}
 
     def _number(self, verdict: ShapeVerdict, entry: NodeEntry, budget: Budget) -> int | None:
-        """Return the number of the verdict on a node; None if the budget was too small."""
+        """Return FITTING or the number of the reason why a request does not fit; None if the budget is spent."""
         if (refusal := entry.refusal) is not None:
             return verdict.assign_number(refusal)
         key = describe_state(entry, verdict.request)
@@ -206,8 +207,8 @@ class ShapeVerdicts:
 
 
 def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
-    """Return a key of everything that decides whether a node's cards can take a request."""
-    # Identities do not affect whether a pod fits, unless links name them; then the positions of the cards matter.
+    """Return a key of all data that affects whether a request fits a node's cards."""
+    # Card identities do not affect whether a pod fits, unless links refer to them. Then card positions matter.
     links: list[object] = []
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}

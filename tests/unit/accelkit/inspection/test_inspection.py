@@ -161,7 +161,7 @@ def test_a_node_in_another_unit_than_the_clusters_says_so(ledger):
     ledger.put_node("n", Inventory(2**28, INVENTORY.cards))
     node = node_of(ledger)
     assert (node.state, node.unit_bytes) == ("unknown", 2**28)
-    assert node.problem == "node does not use the cluster's memory unit: it still has 256MiB"
+    assert node.problem == "node does not use the cluster's memory unit: it still uses 256MiB"
 
 
 def test_nodes_without_cards_and_pods_are_left_out(ledger):

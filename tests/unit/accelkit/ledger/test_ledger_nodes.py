@@ -34,14 +34,14 @@ def ledger():
     [
         (None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)),
         (InventoryError("garbled"), Misfit(MisfitReason.BAD_INVENTORY, detail="garbled", resolvable=False)),
-        (Inventory(7, (CARD,)), Misfit(MisfitReason.UNIT, detail="it still has 7 B", resolvable=False)),
+        (Inventory(7, (CARD,)), Misfit(MisfitReason.UNIT, detail="it still uses 7 B", resolvable=False)),
         (
             Inventory(2**30, (CARD,), next_unit_bytes=1, problem="too many"),
-            Misfit(MisfitReason.UNIT, detail="it still has 1GiB", resolvable=False),
+            Misfit(MisfitReason.UNIT, detail="it still uses 1GiB", resolvable=False),
         ),
         (
             Inventory(1, (CARD,), problem="too many"),
-            Misfit(MisfitReason.UNIT, detail="its kubelet cannot take so many devices", resolvable=False),
+            Misfit(MisfitReason.UNIT, detail="its kubelet does not support so many devices", resolvable=False),
         ),
     ],
 )
