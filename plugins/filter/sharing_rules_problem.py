@@ -34,7 +34,7 @@ RETURN = r"""
 _value:
   description: The error, or an empty string if the rules are valid.
   type: str
-  sample: "the sharing rules are invalid: quotas[0]: it limits nothing"
+  sample: "the sharing rules are invalid: quotas[0]: no limit is set"
 """
 
 import json

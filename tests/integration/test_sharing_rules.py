@@ -135,7 +135,7 @@ async def test_a_quota_refuses_with_an_event_whatever_pods_say_and_a_release_lif
     path = f"{PODS}/{held['metadata']['name']}"
     await cluster.world.api.patch(path, {"metadata": {"annotations": {ASSIGNMENT: lie}, "labels": {"x": "y"}}})
     beyond = await cluster.pod(node, 4, request={"compute": 0}, labels={"accelkit.io/quota": "1TiB"})
-    sentence = "namespace default holds 8 GiB of its quota of 10 GiB of memory; the pod asks for 4 GiB"
+    sentence = "namespace default holds 8 GiB of its quota of 10 GiB (memory); the pod requests 4 GiB"
     await cluster.refused(beyond, sentence)
     answer = await cluster.client.post("/simulate", {"pod": await cluster.world.read(beyond), "nodes": [node]})
     assert answer["refusal"] == sentence
@@ -153,7 +153,7 @@ async def test_rules_that_change_let_in_who_waits(cluster):
     node = await cluster.node()
     await cluster.rules.write(quotas=[{"namespaces": ["default"], "memory": 0}])
     pod = await cluster.pod(node, 4)
-    await cluster.refused(pod, "namespace default holds 0 of its quota of 0 of memory")
+    await cluster.refused(pod, "namespace default holds 0 of its quota of 0 (memory)")
     await cluster.rules.write(quotas=[{"namespaces": ["default"], "memory": f"{4 * GIB}"}])
     await cluster.card(pod)
 

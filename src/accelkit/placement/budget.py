@@ -9,8 +9,8 @@ from typing import Final
 
 from accelkit.model.request import ContainerRequest
 
-# Real pods need a few dozen steps; a request that needs more than this is pathological. The limit grows with the number
-# of steps of a direct search, not with the number of arrangements.
+# Minimum limit on the steps of a search. Real pods need only a few dozen steps. The limit grows with the number of
+# steps of a search without backtracking, not with the number of arrangements.
 _LEAST_STEPS: Final = 1000
 
 
@@ -19,7 +19,7 @@ class Budget:
     """Steps that one call may spend on all nodes together.
 
     Attributes:
-        steps: the number of steps that are left.
+        steps: the number of remaining steps.
     """
 
     steps: int
@@ -35,10 +35,10 @@ class Budget:
             self.steps -= given - lent.steps
 
     def is_spent(self) -> bool:
-        """Return whether no steps are left; if so, a search that found nothing has no result for its node."""
+        """Return whether all steps are spent; if so, a search that found no cards was incomplete."""
         return self.steps <= 0
 
 
 def limit_steps(cards: int, containers: Iterable[ContainerRequest]) -> int:
-    """Return how many steps a search for these containers may take on a node with this number of cards."""
+    """Return the maximum number of steps of a search for these containers on a node with this number of cards."""
     return _LEAST_STEPS + cards + 2 * sum(container.cards for container in containers)

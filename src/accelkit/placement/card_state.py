@@ -1,4 +1,4 @@
-"""State of a card on a node: the card and its free amounts, from which placement chooses."""
+"""State of a card on a node: the input of placement."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     """A card and its free amounts.
 
     Attributes:
-        free_bytes: memory that no pod holds; negative if the card is over capacity.
-        free_compute: thousandths of compute that no pod holds.
-        empty: whether no pod holds any part of it, so that it can be assigned as a whole.
+        free_bytes: free memory; negative if the card is over capacity.
+        free_compute: free compute, in thousandths of the card.
+        empty: whether no pod holds a share of the card, so that it can be assigned as a whole card.
         free_amounts: free amounts of resources other than memory and compute.
-        reserved: its reservation; None if all pods may use it.
-        neighbours: which of the pods selected by the request hold shares of it.
+        reserved: the reservation of the card; None if all pods may use it.
+        neighbours: the selectors of the request that match pods with shares of the card.
     """
 
     card: Card
@@ -37,7 +37,7 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     @property
     def room_bytes(self) -> int:
         """Memory that one container can get: on an oversubscribed card, at most the card's physical memory."""
-        # Without oversubscription, the free memory of a card is at most its own memory.
+        # Without oversubscription, the free memory of a card never exceeds its physical memory.
         return self.free_bytes if self.card.memory_factor == 1 else min(self.free_bytes, self.card.own_bytes)
 
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
@@ -46,7 +46,7 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
 
 
 def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
-    """Return the states of the cards without any pods."""
+    """Return the states of the cards on a node without pods."""
     return [
         CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True, free_amounts=card.amounts) for card in cards
     ]

@@ -1,9 +1,13 @@
 """Charges of a pod on each card over its lifetime.
 
-The kubelet passes the devices of a plain init container on to later containers and frees none before the pod ends. So a
-pod's charge on a card is the number of distinct devices that its containers hold there together. It is neither the sum
-nor the maximum: init 8 and app 4 cost 8; init 4 and app 8 cost 8; init 8, app 4, app 8 cost 12; sidecar 4,
-init 8, app 4 cost 12.
+The kubelet passes the devices of a plain init container on to later containers, and frees no device before the pod
+ends. So a pod's charge on a card is the number of distinct devices that all its containers hold on the card. It is
+neither the sum nor the maximum of the requests:
+
+- init 8, app 4: charge 8
+- init 4, app 8: charge 8
+- init 8, app 4, app 8: charge 12
+- sidecar 4, init 8, app 4: charge 12
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """Amounts of one card that a pod holds: bytes, thousandths of compute, or the whole card, and other amounts.
+    """Amounts of one card that a pod holds: memory, compute and other amounts, or the whole card.
 
     Attributes:
-        counted: the number of containers that requested the card by number, however much of it they take.
+        counted: the number of containers that requested the card by number, regardless of their amounts.
     """
 
     memory_bytes: int
@@ -34,7 +38,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CardTally:
-    """Amounts of a card that one pod holds, container by container; the pools are what init containers pass on."""
+    """Sum of the shares that the containers of one pod hold of a card, with pools of devices from init containers."""
 
     memory_bytes: int = 0
     compute: int = 0
@@ -47,10 +51,10 @@ class CardTally:
     counted: int = 0
 
     def take(self, share: Share, kind: Kind) -> None:
-        """Add a container's share, from the pool first; whole cards and memory have separate pools."""
+        """Add a container's share, which uses the pool first; whole cards and memory have separate pools."""
         if share.amounts:
-            # Only containers that request cards by number have other amounts. Their reuse is unknown until the cards
-            # are known.
+            # Only containers that request cards by number have other amounts. It is unknown whether they reuse
+            # amounts until their cards are known.
             self.counted += 1
             self._take_amounts(share.amounts, kind)
         if share.whole:
@@ -79,7 +83,7 @@ class CardTally:
         )
 
     def sum_charge(self) -> Charge:
-        """Return the pod's charge on the card so far."""
+        """Return the pod's charge on the card for the shares that were added."""
         return Charge(self.memory_bytes, self.compute, self.whole, self.amounts, self.counted)
 
     def _take_amounts(self, amounts: Amounts, kind: Kind) -> None:
@@ -92,7 +96,7 @@ class CardTally:
 
 
 def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bool:
-    """Return whether it is known which devices of a pool the kubelet will give to a container.
+    """Return whether accelkit can predict which devices of a pool the kubelet allocates to a container.
 
     Args:
         container: the container.
@@ -108,7 +112,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
 @dataclass(slots=True)
 class Tallies:
-    """Tallies of all cards of which a pod holds shares, by card ID."""
+    """Tallies of all cards on which a pod holds shares, by card ID."""
 
     cards: dict[str, CardTally] = field(default_factory=dict)
 
@@ -123,8 +127,8 @@ def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tu
 
     Args:
         order: container names and kinds in the order in which the kubelet allocates.
-        containers: the shares of each container; a container that is not in `order` counts as an app container, so that
-            no share of an assignment is lost.
+        containers: the shares of each container; a container that is missing from `order` counts as an app container,
+            so that every share of an assignment is charged.
     """
     tallies = Tallies()
     counted = set[str]()

@@ -18,13 +18,13 @@ from accelkit.texts import count_cards
 def find_broken_constraints(
     request: PodRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None = None
 ) -> tuple[str, ...]:
-    """Return a sentence for each violated constraint; an unknown card property violates the constraints on it.
+    """Return a sentence for each violated constraint; unknown properties of a card violate constraints on them.
 
     Args:
         request: the request of the pod.
         assignment: the assignment of the pod.
         cards: the node's cards by ID.
-        links: the connections of the cards, in the same order; None if unknown, and then groups are not checked.
+        links: the connections of the cards, in the same order; None if unknown, in which case groups are not checked.
     """
     return tuple(
         sentence for container in request.containers for sentence in _find_broken(container, assignment, cards, links)
@@ -39,20 +39,20 @@ def _find_broken(
     if not held:
         return
     if len(held) != container.cards:
-        yield f"{name} has {count_cards(len(held))}, not {container.cards}"
+        yield f"{name} has {count_cards(len(held))} instead of {container.cards}"
     if container.model and any(card not in cards or cards[card].model != container.model for card in held):
-        yield f"{name} has cards of another model than {container.model}"
+        yield f"{name} has cards of a model other than {container.model}"
     beside = {share.card for share in assignment.containers.get(container.same_card_as, ())}
     if container.same_card_as and beside and not beside >= set(held):
-        yield f"{name} is not on the cards of container {container.same_card_as}"
+        yield f"{name} does not use the cards of container {container.same_card_as}"
     if container.numa and held and not _one_numa_node(held, cards):
-        yield f"{name} has cards of several NUMA nodes"
+        yield f"{name} has cards on several NUMA nodes"
     if container.link and not all(_linked(a, b, container.link, cards) for a, b in combinations(held, 2)):
-        yield f"{name} has cards that are not linked"
+        yield f"{name} has cards without a link between them"
     if any(card not in cards or not is_large(cards[card], container) for card in held) and container.min_memory_bytes:
         yield f"{name} has cards with less memory than {format_bytes(container.min_memory_bytes)}"
     if container.groups and links is not None and not _are_grouped(container, held, cards, links):
-        yield f"{name} has cards that are not as near each other as its groups require, or too small for them"
+        yield f"{name} has cards that are too far apart or too small for its groups"
 
 
 def _are_grouped(container: ContainerRequest, held: Sequence[str], cards: Mapping[str, Card], links: CardLinks) -> bool:

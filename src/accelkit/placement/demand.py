@@ -1,4 +1,4 @@
-"""Early detection of containers that cannot fit into the free amounts of the cards in any arrangement."""
+"""Early detection of containers that fit the free amounts of the cards in no arrangement."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final, TypeAlias
 
 from accelkit.model.request import ContainerRequest, Kind
 
-# An amount, the number of containers that request at least this amount on each card, and their total number of cards.
+# An amount, the number of containers that request at least this amount per card, and their total number of cards.
 _Level: TypeAlias = tuple[int, int, int]
 
-# If there are more distinct amounts, some are left out.
+# If there are more distinct amounts, some amounts are not checked.
 _MAX_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Amount of one resource that containers request.
+    """Amounts of one resource that containers request.
 
-    Only containers that keep their devices are counted, because init containers pass theirs on.
+    Init containers are not counted, because they pass their devices on to later containers.
     """
 
     levels: tuple[_Level, ...]
     total: int
 
     def exceeds(self, room: Sequence[int]) -> bool:
-        """Return whether the demand exceeds the room on all cards; False does not mean that it fits."""
+        """Return whether the demand exceeds the room on all cards; False does not mean that the containers fit."""
         return self.total > sum(room) or any(
             sum(min(left // amount, containers) for left in room) < cards for amount, containers, cards in self.levels
         )
@@ -35,7 +35,7 @@ class Demand:
 
 @lru_cache(maxsize=64)
 def list_demands(containers: tuple[ContainerRequest, ...]) -> list[tuple[Demand, Demand]]:
-    """Return, for each container, the demand for memory and for compute of this container and all later ones."""
+    """Return, for each container, its demand for memory and compute together with all later containers."""
     rests = [containers[depth:] for depth in range(len(containers))]
     return [(_sum_up(rest, "memory_bytes"), _sum_up(rest, "compute")) for rest in rests]
 

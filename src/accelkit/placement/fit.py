@@ -1,14 +1,15 @@
 """Decision on whether a pod fits the cards of one node, and which cards it gets.
 
-Containers are placed in the kubelet's order, and cards are tried in the policy's order, depth first. So the first
-complete choice is the one that the policy prefers. Before it allocates new devices, the kubelet passes
-the devices of a plain init container on to later containers, so a later container must use the cards of that pool. If
-the pool spans several cards and is not used up, the kubelet selects the devices itself. The pod is then refused,
-because its cards cannot be predicted.
+The search is depth-first: it places containers in the kubelet's order, and tries cards in the policy's order. So the
+first complete choice is the choice that the policy prefers.
 
-A failed choice is not tried again: containers with equal requests are interchangeable, and so are cards that look
-alike. After the first failure, the demand of the remaining containers is compared with the remaining amounts. So the
-search does not try every arrangement for a pod that has one container too many.
+The kubelet passes the devices of a plain init container on to later containers before it allocates new devices.
+Therefore, a later container must use the cards of this pool. If the pool spans several cards and the container does not
+need all devices, the kubelet selects the devices. The pod is then refused, because its cards cannot be predicted.
+
+The search does not repeat a failed choice: containers with equal requests are interchangeable, and so are equivalent
+cards. After the first failure, the search compares the demand of the remaining containers with the remaining amounts,
+so that it does not try every arrangement for a pod with too many containers.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ def place(
     budget: Budget | None = None,
     links: CardLinks | None = None,
 ) -> Assignment | Misfit:
-    """Return cards for every container of a pod, or why they do not fit.
+    """Return the cards for every container of a pod, or the reason why the pod does not fit.
 
-    `Misfit.resolvable` is always True here; the caller checks in a second call whether the pod would fit the empty
-    node.
+    `Misfit.resolvable` is always True in this result. The caller checks in a second call whether the pod would fit the
+    empty node.
 
     Args:
         states: the node's cards.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        budget: the steps left for this and other nodes; the search subtracts its steps. None stands for a search on a
+        budget: the remaining steps for all nodes, from which the search subtracts its steps; None for a search on a
             single node.
-        links: the connections of the cards; without them, `topology` takes any cards, and groups are derived from the
-            cards alone.
+        links: the connections of the cards; if None, the policy `topology` takes any cards, and groups are derived from
+            the cards alone.
     """
     if len(request.containers) > MAX_CONTAINERS:
         return Misfit(MisfitReason.TOO_COMPLEX)
@@ -69,13 +70,13 @@ def place(
     if budget is not None:
         budget.steps -= search.steps
     elif chosen is None and search.is_spent and links is not None and not grouped:
-        # filter found that the pod fits without the connections, and any cards are better than none.
+        # filter has found that the pod fits without regard to connections, so use any cards.
         return place(states, request, policy)
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
-    """A depth-first search; the tallies hold the amounts that the containers before the current one have taken."""
+    """A depth-first search; the tallies contain the amounts that earlier containers have taken."""
 
     def __init__(
         self, states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, limit: int, links: CardLinks | None
@@ -98,12 +99,12 @@ class _Search:
         self._reason = Misfit(MisfitReason.MEMORY)
 
     def explain_misfit(self) -> Misfit:
-        """Return why the furthest container that the search reached found no card."""
+        """Return the reason why no card fits the last container that the search reached."""
         return Misfit(MisfitReason.TOO_COMPLEX) if self.is_spent else self._reason
 
     @property
     def is_spent(self) -> bool:
-        """Whether the search exceeded its limit of steps, so that it has no result for its node."""
+        """Whether the search exceeded its limit on steps, so that it has no result for its node."""
         return self.steps > self._limit
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
@@ -112,7 +113,7 @@ class _Search:
             return {}
         state = None
         if self._failed:
-            # A description covers every card, so hundreds of cards count as extra steps; no real node has that many.
+            # A description covers every card, so hundreds of cards cost extra steps. No real node has so many cards.
             self.steps += len(self._states) // 32
             state = self._describe(depth)
         if state is not None and (state in self._failed or self._is_beyond(depth)):
@@ -136,11 +137,11 @@ class _Search:
         return None
 
     def _describe(self, depth: int) -> tuple[object, ...]:
-        """Return a key of everything that decides whether the containers from `depth` onwards can be placed."""
+        """Return a key of all data that affects whether the containers from `depth` onwards can be placed."""
         return depth, *sorted(map(self._signature, range(len(self._states))))
 
     def _is_beyond(self, depth: int) -> bool:
-        """Return whether the containers from `depth` onwards request more than is left, in any arrangement."""
+        """Return whether the containers from `depth` onwards fit the remaining amounts in no arrangement."""
         if not self._demands:
             self._demands = list_demands(self._containers)
         memory, compute = self._demands[depth]
@@ -166,7 +167,7 @@ class _Search:
             grouped = self._link_sets(container, pool, fitting).list_grouped(container)
             candidates = (cards for cards in grouped if self._agree(container, cards, together=True))
         elif len(pool) > container.cards:
-            # Only whole cards reach this branch. The kubelet may select any card of the pool, so all must be suitable.
+            # Only whole cards reach this branch. The kubelet may select any card of the pool, so all cards must fit.
             if missing or not self._agree(container, pool, together=container.cards > 1):
                 self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
                 return
@@ -185,7 +186,7 @@ class _Search:
     def _list_linked(
         self, container: ContainerRequest, pool: list[int], fitting: list[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the best connected sets; if the container asks for a NIC, sets of cards near one come first."""
+        """Yield the best connected sets. If the container prefers a NIC, yield sets of cards near a NIC first."""
         near = [index for index in fitting if is_near(self._states[index].card.nic)] if container.nic else []
         if container.cards <= len(near) < len(fitting) and {*pool} <= {*near}:
             yield from self._link_sets(container, pool, near).list_best(container)
@@ -201,7 +202,7 @@ class _Search:
             return
         tried = set[tuple[object, ...]]()
         for position in range(len(others) - missing + 1):
-            # Cards that look alike fail in the same way.
+            # Equivalent cards fail in the same way.
             index = others[position]
             signature = self._signature(index)
             if signature in tried:
@@ -234,15 +235,15 @@ class _Search:
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
             and card.own_bytes >= container.memory_bytes
-            # Other pods may hold more compute than exists; this does not affect a container that requests none.
+            # Pods may hold more compute than the card has. This does not affect a container that requests no compute.
             and (not compute or state.free_compute - tally.compute >= compute)
-            # A card without memory to share is only for containers that request other amounts of it.
+            # A card without memory to share fits only containers that request other amounts.
             and (card.capacity_bytes > 0 or bool(container.amounts and not container.memory_bytes))
             and not (container.amounts and find_lacking_amount(state, tally, container))
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
-        """Return whether cards meet the container's constraints, individually or all together."""
+        """Return whether cards meet the container's constraints, individually or as a set."""
         pairs = combinations_with_replacement(cards, 2) if together else ((index, index) for index in cards)
         return all(self._pair_agrees(container, a, b) for a, b in pairs)
 
@@ -251,7 +252,7 @@ class _Search:
         return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _find_bars(self, container: ContainerRequest) -> Misfit | None:
-        """Return the misfit that the sharing rules cause; None if too few cards have room."""
+        """Return the misfit that the sharing rules cause; None if too few cards would fit without the rules."""
         roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
         if len(roomy) < container.cards:
             return None
@@ -276,7 +277,7 @@ class _Search:
         return choose_policy(container.policy, self._policy)
 
     def _rank(self, container: ContainerRequest, fitting: list[int]) -> list[int]:
-        """Return the cards that fit in the order of the policy."""
+        """Return the cards that fit, in the order of the policy."""
         policy = self._policy_of(container)
         if isinstance(policy, PluggedPolicy):
             return policy.order_cards(fitting, self._states, self._tallies, container)
@@ -289,7 +290,7 @@ class _Search:
         return sorted(fitting, key=order)
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
-        # No empty card is fuller than another; the smallest whole card fits best.
+        # Whole cards are empty, so rank them by capacity: the smallest card fits best.
         state = self._states[index]
         return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
 

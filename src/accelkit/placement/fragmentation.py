@@ -1,12 +1,12 @@
-"""Measure of how much of the free amounts the expected tasks can use, and how much of that a placement takes.
+"""Measure of the free amounts that the expected tasks can use, and of the loss that a placement causes.
 
-For each type of task, the usable cards of a node are the parts of its free cards that tasks of this type could fill,
-as far as the host's CPU and memory allow. The worth of a node is the sum over the types. Each type is weighted by its
-frequency, by the inverse of its size, and by the scarcity of what it could use. The node that loses the least gets the
-pod. So remnants that fit no task, and free cards on hosts without free CPU, arise only as a last resort.
+For each type of task, the usable cards of a node are the parts of its free cards that tasks of this type could fill, if
+the host has enough CPU and memory. The worth of a node is the sum over all types. Each type is weighted by its
+frequency, by the inverse of its size, and by the scarcity of the cards that it could use. The node that loses the least
+worth gets the pod. So amounts that fit no task, and free cards on hosts without free CPU, arise only as a last resort.
 
-Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. The definition of
-usable amounts and the weights are this project's own; docs/how-to/simulation.md shows their effect.
+Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. This project defines
+the usable amounts and the weights; docs/how-to/simulation.md shows their effect.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Weight of the usable parts that whole tasks fill; the remaining weight applies to everything that is free on cards
-# that fit one more task.
+# Weight of the usable parts that complete tasks fill. The remaining weight applies to all free memory of the cards that
+# fit at least one more task.
 _FILLED: Final = 0.45
-# The weight of a type falls with the number of cards that it requests, raised to this power.
+# The weight of a type is divided by the size of its request, in cards, raised to this power.
 _BY_DEMAND: Final = 1.07
-# Weight of tasks with several cards: they are rare, and the sets of cards that they need run out first.
+# Weight of tasks with several cards, because the sets of cards that they need are used up first.
 _SEVERAL: Final = 4.0
-# The weight of a type rises as its usable fraction of all cards falls, down to this fraction.
+# The weight of a type is divided by its usable fraction of all cards, or by this fraction if it is larger.
 _LEAST_SUPPLY: Final = 1e-3
 _LEAST_DEMAND: Final = 1e-3
-# Weight of the tie-breaker between equal nodes: the node with the least of everything left is the best.
+# Weight of the tie-breaker between equal nodes: the node with the smallest remaining amounts is the best.
 _BEST_FIT: Final = 6e-4
-# Tolerance, because a host with exactly enough for a task may appear to have slightly less in single precision.
+# Tolerance, because in single precision, the amounts of a host may appear slightly smaller than a task that just fits.
 _ROUNDING: Final = 1e-5
 
 
 class Columns(NamedTuple):
-    """Nodes as columns of numbers, one row for each node.
+    """Numeric columns with one row per node.
 
     Attributes:
-        free: bytes by row and card, the card with the most first; -1 if there is no card.
-        capacity: bytes of the same cards.
-        empty: whether no pod holds any part of the card.
+        free: free bytes by row and card, the card with the most free bytes first; -1 if there is no card.
+        capacity: the capacities of the same cards in bytes.
+        empty: whether no pod holds a share of the card.
         cpu: free thousandths of the host's CPU; infinite if unknown.
         host_bytes: free memory of the host; infinite if unknown.
     """
@@ -66,20 +66,20 @@ class Columns(NamedTuple):
 class _Levels(NamedTuple):
     """Measures of cards for each amount that a type requests: float32 by amount, (card,) and row.
 
-    Rows are the last axis, here and below, because there are many: each step is then one long loop.
+    In all arrays, rows are the last axis, because there are many rows and each step is then one long loop.
     """
 
     cards: Floats  # cards with room for one task
-    tasks: Floats  # number of tasks that fit one after the other
-    filled: Floats  # those tasks, in cards
-    free: Floats  # all free memory of cards where one task fits, in cards
+    tasks: Floats  # number of tasks that fit in total
+    filled: Floats  # memory of these tasks, in cards
+    free: Floats  # free memory of the cards with room for one task, in cards
 
     def sum_cards(self) -> _Levels:
         return _Levels(*(each.sum(axis=1, dtype=np.float32) for each in self))
 
 
 class _Types:
-    """A mix of task types as columns of numbers, one entry for each type."""
+    """A mix of task types as numeric columns with one entry per type."""
 
     def __init__(self, mix: Sequence[tuple[TaskType, float]]) -> None:
         amounts = sorted({task.memory_bytes for task, _ in mix})
@@ -99,14 +99,14 @@ class _Types:
         """Return the measures of cards for each amount; all arguments by (card and) row."""
         share = np.maximum(self.amounts, 1.0).reshape(-1, *(1 for _ in free.shape))
         left = np.maximum(free, 0).astype(np.float64)
-        # This is exact: byte counts of cards and their quotients are far below the largest exact integer in a double.
+        # The result is exact, because the byte counts of cards are far below the largest exact integer in a double.
         tasks = np.floor(left / share).astype(np.float32)
         cards = (tasks > 0).astype(np.float32)
         size = np.maximum(capacity, 1).astype(np.float32)
         filled = tasks * (share.astype(np.float32) / size)
         rest = cards * (left.astype(np.float32) / size)
         if len(share) and not self.amounts[0]:
-            # Amount 0 means whole cards: each card serves exactly one task, which uses all of it.
+            # Amount 0 means whole cards: each card fits exactly one task, which uses the whole card.
             for each in (tasks, cards, filled, rest):
                 each[0] = empty
         return _Levels(cards, tasks, filled, rest)
@@ -123,7 +123,7 @@ class _Types:
         filled *= fits
         free *= np.float32(1 - _FILLED)
         free *= fits
-        # From here on by type: the number of tasks that the host can run, and the fraction of the cards that they use.
+        # The following arrays are by type: the number of tasks that the host can run, and their fraction of the cards.
         carried: Floats = self._by_cpu[:, None] * cpu.astype(np.float32)
         np.minimum(carried, self._by_host[:, None] * host.astype(np.float32), out=carried)
         usable: Floats = carried / tasks[self._size]
@@ -135,7 +135,7 @@ class _Types:
 
 
 class Usability:
-    """Worth of each node's free cards for a mix of tasks, stored until the row changes."""
+    """Worth of each node's free cards for a mix of tasks, cached until the row changes."""
 
     def __init__(self) -> None:
         self._types = _Types(())
@@ -175,9 +175,9 @@ class Usability:
         self._worth[rows] = self._types.measure(levels, columns.cpu, columns.host_bytes) @ self._weights
 
     def measure_losses(self, task: TaskType, rows: Ints, columns: Columns) -> Doubles:
-        """Return the loss of each row if it gets a task that fits it, in weighted cards; the smallest loss is the best.
+        """Return the loss, in weighted cards, of each row if it gets a task that fits; the smallest loss is the best.
 
-        The task is assumed to take the cards with the least free memory that fit, as the search within a node does.
+        The task is assumed to take the fitting cards with the least free memory, as in the search within a node.
 
         Args:
             task: the task.
@@ -192,13 +192,13 @@ class Usability:
             before = self._types.count_levels(free, capacity, columns.empty[index, place])
             left = np.zeros_like(free) if task.whole else free - task.memory_bytes
             if not task.whole:
-                # Nothing is left of a whole card.
+                # A whole card has no remaining memory.
                 after = self._types.count_levels(left, capacity, np.zeros(len(rows), dtype=np.bool_))
                 levels = [level + new for level, new in zip(levels, after, strict=True)]
             levels = [level - old for level, old in zip(levels, before, strict=True)]
             taken += (free - left) / np.maximum(capacity, 1)
         worth = self._types.measure(_Levels(*levels), cpu, host) @ self._weights
-        # What is left of all amounts, each as a fraction of the largest node's amount.
+        # The sum of all remaining amounts, each as a fraction of the largest amount of any node.
         rest: Doubles = (columns.free.clip(0) / np.maximum(columns.capacity, 1)).sum(axis=1) - taken
         rest /= columns.free.shape[1]
         for each, largest in zip((cpu, host), self._largest, strict=True):
@@ -213,7 +213,7 @@ class Usability:
 
 
 def _list_by_card(columns: Columns) -> tuple[Ints, Ints, Flags]:
-    """Return free bytes, capacity and emptiness by card and row."""
+    """Return the free bytes, the capacity and the empty flag by card and row."""
     free, capacity = (np.ascontiguousarray(each.T) for each in (columns.free, columns.capacity))
     return free, capacity, np.ascontiguousarray(columns.empty.T)
 
@@ -223,7 +223,7 @@ def _invert(amounts: Sequence[int]) -> Floats:
 
 
 def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
-    """Return, for each row, the positions of the cards that a task takes: the last that fit have the least free."""
+    """Return, for each row, the positions of the cards that a task takes: the fitting cards with the least memory."""
     if not task.cards:
         return []
     fits = columns.empty if task.whole else columns.free >= max(1, task.memory_bytes)

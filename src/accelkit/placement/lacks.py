@@ -1,4 +1,4 @@
-"""Amounts that are missing on a node's cards for a container."""
+"""Reasons why the free amounts of a node's cards are too small for a container."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 def find_lacking_amount(state: CardState, tally: CardTally, container: ContainerRequest) -> str:
-    """Return the resource, other than memory and compute, of which a card has too little left; empty if there is none.
+    """Return a resource, except memory and compute, whose free amount is too small; empty if all are sufficient.
 
     Args:
         state: the card.
         tally: the amounts of the card that other containers of the pod have taken.
         container: the container that requests the card.
     """
-    # The memory of a card that is known only from labels is unknown, so zero free bytes mean nothing there.
+    # For a card that is known only from labels, the memory is unknown, so zero free bytes prove nothing.
     conclusive = state.card.capacity_bytes > 0 or not state.free_amounts
     if container.counted_by and conclusive and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
-        # Other pods hold all of it, perhaps as a whole card; a container without more amounts would fit anyway.
+        # Other pods hold the card completely, perhaps as a whole card, so no container may request it by number.
         return container.counted_by
     free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)
     return find_lack(free, container.amounts, container.counted_by)
 
 
 def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
-    """Return why too few cards for a container have enough of each amount.
+    """Return the misfit of a container for which too few cards have sufficient free amounts.
 
     Args:
         states: the node's cards.

@@ -1,4 +1,4 @@
-"""Tests whether a container may have two cards together, and whether two cards are equivalent for it."""
+"""Functions that check whether a container may use two cards together, and whether cards are equivalent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.request import ContainerRequest
 
 
 def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
-    """Return whether a container may have both cards, or one card if they are the same."""
+    """Return whether a container may use both cards together, or the card if both are the same."""
     if container.numa and (a.numa is None or a.numa != b.numa):
         return False
     kind = container.link
@@ -24,7 +24,7 @@ def is_large(card: Card, container: ContainerRequest) -> bool:
 def classify_cards(
     cards: Sequence[Card], amounts: Sequence[tuple[object, ...]], containers: Sequence[ContainerRequest]
 ) -> list[int]:
-    """Return a number for each card; cards with equal numbers are equivalent for these containers.
+    """Return a class number for each card; cards of the same class are equivalent for these containers.
 
     Args:
         cards: the cards of a node.
@@ -34,7 +34,7 @@ def classify_cards(
     numbered = any(container.allowed or container.denied for container in containers)
     models, numa = any(container.model for container in containers), any(container.numa for container in containers)
     memory = any(container.min_memory_bytes for container in containers)
-    # A link may be reported by only one of its cards.
+    # Only one of the two cards may report a link.
     ends = (card for other in cards for link in other.links for card in (other.id, link.to))
     linked = set(ends) if any(container.link for container in containers) else set[str]()
     each_alone = any(container.groups for container in containers)

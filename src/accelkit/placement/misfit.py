@@ -10,7 +10,7 @@ from accelkit.errors import AccelkitError
 
 
 class MisfitReason(StrEnum):
-    """Closed set of reasons; the dialect defines the sentence of each reason."""
+    """Reasons why a pod does not fit; the dialect formats each reason as a sentence."""
 
     MEMORY = "InsufficientMemory"
     MEMORY_CARDS = "InsufficientMemoryOnCards"
@@ -36,13 +36,13 @@ class MisfitReason(StrEnum):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A reason, the data for its sentence, and whether the node could ever take the pod.
+    """Reason why a pod does not fit, with the data for its sentence.
 
     Attributes:
         cards: the number of cards requested by the container that did not fit.
-        detail: the name of a model, an amount of memory, the name of a container, or the message of the reader; empty
-            if the reason is complete without it.
-        resolvable: whether the pod would fit if other pods left the node. False prevents preemption there.
+        detail: a model, an amount of memory, a container name or an error message; empty if the reason needs no detail.
+        resolvable: whether the pod would fit without the other pods on the node; if False, kube-scheduler does not
+            preempt pods on the node.
     """
 
     reason: MisfitReason
@@ -52,8 +52,8 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class MisfitError(AccelkitError):
-    """A reservation that no longer fits its node."""
+    """The cards of a node do not fit a reservation."""
 
     def __init__(self, misfit: Misfit) -> None:
-        super().__init__(f"does not fit: {misfit.reason} {misfit.detail}".rstrip())
+        super().__init__(f"cannot reserve cards: {misfit.reason} {misfit.detail}".rstrip())
         self.misfit = misfit

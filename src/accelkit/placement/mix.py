@@ -1,7 +1,7 @@
-"""Mix of the task types that users request, which the remaining free amounts should serve.
+"""Mix of the task types that users request; placement preserves free amounts for these tasks.
 
-A task type consists of what decides where a pod goes: the number of cards, the amount on each card, and the host
-amounts. The weight of an observation halves after a fixed number of pods, so that the mix follows current use.
+A task type consists of the number of cards, the amount on each card, and the amounts of the host. The weight of an
+observation halves after a fixed number of pods, so that the mix follows current use.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from accelkit.model.request import PodRequest
 
 # Number of pods after which the weight of an observation is halved.
 _HALF_LIFE: Final = 20_000
-# Number of pods after which the mix is recomputed; results that depend on it are then discarded.
+# Number of pods after which the mix is recomputed, and all results that depend on it are discarded.
 _EPOCH: Final = 1500
-# Each type costs time in every decision, so a rarer type is counted as the most similar one.
+# Maximum number of types, because each type costs time in every decision. A rare type counts as the most similar type.
 _MOST_TYPES: Final = 32
-# Limit on the types that are kept because of their card sizes, so that frequent types also have room.
+# Limit on the types that are selected to represent a card size, so that the other types can be selected by frequency.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
-# A task with at least this many cards takes up half or more of most nodes.
+# A task with at least this number of cards occupies at least half of most nodes.
 _MANY_CARDS: Final = 4
-# The representative of a size needs at least as much of its host as this fraction of the tasks of that size.
+# The host amounts of the representative of a size cover at least this fraction of the tasks of that size.
 _NEARLY_ALL: Final = 0.95
 
 
 class TaskType(msgspec.Struct, frozen=True):
-    """Amounts of one node that one pod takes.
+    """Amounts of one node that one pod uses.
 
     Attributes:
         cards: the number of cards; 0 for a pod without cards.
         memory_bytes: the memory on each card; 0 for whole cards.
-        cpu_milli: CPU of the host, in thousandths.
-        host_bytes: memory of the host.
+        cpu_milli: the CPU of the host, in thousandths.
+        host_bytes: the memory of the host.
     """
 
     cards: int
@@ -49,12 +49,12 @@ class TaskType(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether this pod gets whole cards."""
+        """Whether the pod gets whole cards."""
         return self.cards > 0 and self.memory_bytes == 0
 
 
 def describe_task(request: PodRequest, host: HostAmounts) -> TaskType:
-    """Return the task type of a pod; the container with the largest request stands for all containers."""
+    """Return the task type of a pod; the container with the largest request represents all containers."""
     largest = max(request.containers, key=lambda each: (each.whole, each.cards * each.memory_bytes, each.cards))
     share = 0 if largest.whole else max(1, largest.memory_bytes)
     return TaskType(largest.cards, share, int(host.cpu_milli), int(host.memory_bytes))
@@ -64,7 +64,7 @@ class TaskMix:
     """Frequency of each task type, weighted towards the latest pods.
 
     Attributes:
-        epoch: how many times the mix was computed; 0 before the first pod.
+        epoch: the number of times that the mix was computed; 0 before the first pod.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class TaskMix:
         """Count a pod; pods without cards are ignored."""
         if not task.cards:
             return
-        # Each observation counts a little more than the one before, instead of reducing all earlier ones.
+        # Increase the weight of each new observation slightly, instead of reducing the weights of all earlier ones.
         self._one *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._one
         self._observed += 1
@@ -88,7 +88,7 @@ class TaskMix:
             self._take()
 
     def list_types(self) -> list[tuple[TaskType, float]]:
-        """Return the representative types and their fractions of all tasks, as of the start of this epoch."""
+        """Return the representative types and their fractions of all tasks at the start of this epoch."""
         return self._types
 
     def _take(self) -> None:
@@ -104,11 +104,11 @@ class TaskMix:
 
 
 def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[tuple[TaskType, float]]:
-    """Return a few representative types for all types, with their fractions.
+    """Return a few types that represent all types, with their fractions of all tasks.
 
     Args:
-        counts: the counts of all types.
-        order: the same types, the most frequent first.
+        counts: the weighted count of each type.
+        order: the same types, the most frequent type first.
     """
     sizes: dict[tuple[int, int], list[TaskType]] = {}
     for task in order:
@@ -122,10 +122,11 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 
 
 def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
-    """Return the representative of the tasks that request the same cards: with few cards, the most frequent task.
+    """Return the representative of the tasks that request the same cards.
 
-    With many cards, it is a task whose host amounts are at least those of nearly all others. Such tasks need an empty
-    node, and a node that is kept for this task suits the others. Tasks that need more are too rare to count.
+    With few cards, it is the most frequent task. With many cards, it is a task whose host amounts are at least those of
+    nearly all other tasks: these tasks need an empty node, and a node that fits the representative fits nearly all of
+    them.
     """
     if tasks[0].cards < _MANY_CARDS:
         return tasks[0]

@@ -1,4 +1,4 @@
-"""Policies of other distributions: their interface, and the adapter that calls them."""
+"""Interface and adapter for policies of other distributions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 
 
 class CardView(Protocol):
-    """A card and its free amounts, which a policy reads and does not change."""
+    """Read-only view of a card and its free amounts."""
 
     @property
     def card(self) -> Card:
@@ -27,15 +27,15 @@ class CardView(Protocol):
 
     @property
     def free_bytes(self) -> int:
-        """Memory that no pod holds; negative if pods hold more than exists."""
+        """Free memory; negative if the card is over capacity."""
 
     @property
     def free_compute(self) -> int:
-        """Thousandths of the card's compute that no pod holds."""
+        """Free compute, in thousandths of the card."""
 
     @property
     def empty(self) -> bool:
-        """Whether no pod holds any part of the card."""
+        """Whether no pod holds a share of the card."""
 
     @property
     def free_amounts(self) -> Amounts:
@@ -43,7 +43,7 @@ class CardView(Protocol):
 
 
 class _CardLeft(msgspec.Struct, frozen=True, gc=False):
-    """A card as the pod's earlier containers leave it."""
+    """A card, minus the amounts that the pod's earlier containers take."""
 
     card: Card
     free_bytes: int
@@ -54,34 +54,34 @@ class _CardLeft(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class PolicyPlugin(Protocol):
-    """Object or module, with these two functions, that an entry point in `accelkit.policies` names.
+    """Object or module with these two functions, which an entry point in `accelkit.policies` references.
 
-    The functions are called thousands of times a second, on the event loop of the extender. A call must return within
-    microseconds, without I/O. It must return the same result for the same arguments, because scores are cached while a
-    node does not change.
+    The extender calls the functions thousands of times per second on its event loop. A call must return within
+    microseconds, without I/O. It must return the same result for the same arguments, because scores are cached until
+    the node changes.
     """
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
-        """Rank one of the cards that fit: the lowest rank is taken first, and the lowest card number breaks ties.
+        """Rank a card that fits: the card with the lowest rank is taken first, and the lowest card number breaks ties.
 
         Args:
-            card: one of `node`.
-            node: the cards of the node that take new shares, minus the amounts that the pod's earlier containers took.
+            card: the card, which is one of `node`.
+            node: the cards of the node that take new shares, minus the amounts that the pod's earlier containers take.
             request: the request of the container.
         """
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Score a node from 0 to `most`; kube-scheduler adds up the scores of its plugins, and takes the highest sum.
+        """Score a node from 0 to `most`; kube-scheduler sums the scores of all plugins, and chooses the highest sum.
 
         Args:
             node: all cards of the node.
-            most: the score of the best possible node.
+            most: the maximum score.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluggedPolicy:
-    """A policy of another distribution, with the name that selects it.
+    """A policy of another distribution.
 
     Attributes:
         origin: the distribution and its version.
@@ -97,16 +97,16 @@ class PluggedPolicy:
     def order_cards(
         self, fitting: Sequence[int], cards: Sequence[CardView], taken: Sequence[CardTally], request: ContainerRequest
     ) -> list[int]:
-        """Return the cards in the order in which the plug-in takes them.
+        """Return the cards that fit, in the order of their ranks.
 
         Args:
-            fitting: indexes, in `cards`, of the cards that fit.
+            fitting: the indexes, in `cards`, of the cards that fit.
             cards: the cards of the node that take new shares.
-            taken: the amounts of each card that the pod's earlier containers took.
+            taken: the amounts of each card that the pod's earlier containers take.
             request: the request of the container.
 
         Raises:
-            PluginError: the plug-in fails, or a rank is not a number.
+            PluginError: the plug-in failed, or a rank is not a number.
         """
         node = [_subtract(card, tally) for card, tally in zip(cards, taken, strict=True)]
         return sorted(fitting, key=lambda place: (self._rank_card(node[place], node, request), place))
@@ -115,31 +115,31 @@ class PluggedPolicy:
         """Return the score that the plug-in computes; 0 for a node without known cards.
 
         Raises:
-            PluginError: the plug-in fails, or its score is invalid.
+            PluginError: the plug-in failed, or its score is invalid.
         """
         if not node:
             return 0
         score = self._call("score_node", lambda: self.plugin.score_node(node, most))
         if not isinstance(score, int) or not 0 <= score <= most:
-            raise self._build_error(f"scores a node as {score!r}, which is not a whole number from 0 to {most}")
+            raise self._build_error(f"the score {score!r} is not a whole number from 0 to {most}")
         return score
 
     def _rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
         rank = self._call("rank_card", lambda: self.plugin.rank_card(card, node, request))
         if not isinstance(rank, int | float) or math.isnan(rank):
-            raise self._build_error(f"ranks a card as {rank!r}, which is not a number")
+            raise self._build_error(f"the rank {rank!r} is not a number")
         return rank
 
     def _call(self, function: str, call: Callable[[], _Answer]) -> _Answer:
         try:
             return call()
         except Exception as exc:
-            raise self._build_error(f"fails in {function}: {type(exc).__name__}: {exc}") from exc
+            raise self._build_error(f"{function} failed with {type(exc).__name__}: {exc}") from exc
 
     def _build_error(self, problem: str) -> PluginError:
         return PluginError(
-            f"the policy {self.name} of {self.origin} {problem}",
-            next_step="report this to its maintainer, and choose another policy until it is repaired",
+            f"cannot use policy {self.name} of {self.origin}: {problem}",
+            next_step="report this to its maintainer, and use another policy until it is fixed",
         )
 
 

@@ -19,7 +19,7 @@ def test_of_rules_that_the_extender_takes_nothing_is_reported(rules):
     [
         ({"quota": []}, "unknown field `quota`"),
         ({"quotas": [{"namespaces": ["ml"], "memory": "64Gb"}]}, r"quotas\[0\]: memory: .*64GiB"),
-        ({"quotas": [{"namespaces": ["ml"]}]}, r"quotas\[0\]: it limits nothing"),
+        ({"quotas": [{"namespaces": ["ml"]}]}, r"quotas\[0\]: no limit is set"),
         ({"reservations": [{"name": "ours", "cards": [{}], "for": []}]}, r"reservations\[0\]: for is empty"),
         ({"quotas": {1, 2}}, "not JSON serializable"),
     ],
@@ -38,4 +38,4 @@ def test_playbooks_have_their_rules_checked(play):
     ]
     said = play(tasks).stdout
     assert "all is well" in said
-    assert "quotas[0]: it limits nothing" in said
+    assert "quotas[0]: no limit is set" in said

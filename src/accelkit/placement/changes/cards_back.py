@@ -1,4 +1,4 @@
-"""Changes that return unhealthy or cordoned cards to placement."""
+"""Changes that return unhealthy or cordoned cards to service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.placement.changes.situation import Situation, Terms
 
 
 def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the card, or otherwise all cards, whose return lets the pod fit; None if even that does not help."""
+    """Return the change that returns one card, otherwise all cards, to service; None if even that is not enough."""
     states = node.states
     out = [place for place, state in enumerate(states) if not state.card.placeable]
     for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:
@@ -25,7 +25,7 @@ def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms)
                 cards=cards,
                 taken=taken,
                 size=(len(cards), 0),
-                # Sets larger than one card and smaller than all cards are not tried.
+                # Other sets of cards are not tried.
                 proven=len(cards) <= 2,  # noqa: PLR2004 - with two cards, no other sets exist
             )
     return None

@@ -1,9 +1,14 @@
 """Changes after which a pod would fit a node, and their order.
 
-The order is: less memory or less compute, but at least half of the request; one constraint left out; fewer cards, but
-at least half of them; a card returned to placement; other pods ended, the fewest first, then those that free the least
-memory. Next are changes that remove more than half of a request. Last are changes to the node that must be made
-before its cards are known.
+The order is:
+
+1. less memory or less compute, but at least half of the request
+2. one omitted constraint
+3. fewer cards, but at least half of the request
+4. a card that returns to service
+5. other pods that end: the fewest pods first, then the pods that free the least memory
+6. reductions of a request by more than half
+7. changes that a node needs before its cards are known
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from accelkit.model.pod import PodRef
 
 
 class ChangeKind(StrEnum):
-    """Closed set of changes, from the smallest to the largest."""
+    """Kinds of changes, from the smallest to the largest."""
 
     LESS_MEMORY = "less_memory"
     LESS_COMPUTE = "less_compute"
@@ -38,16 +43,16 @@ class Change(msgspec.Struct, frozen=True):
     """A change after which a pod would fit a node.
 
     Attributes:
-        container: the container whose request changes; empty if several requests change or none does.
-        constraint: the field of the request that is left out.
-        before: bytes or thousandths of each card, or the number of cards, in the current request.
-        after: the largest amount that would fit instead.
+        container: the container whose request changes; empty if no request or several requests change.
+        constraint: the field of the request that is omitted.
+        before: the current request: bytes or thousandths per card, or the number of cards.
+        after: the largest amount that would fit.
         on_cards: the number of cards for which the amount is requested.
-        cards: IDs of the cards that return to placement.
+        cards: IDs of the cards that return to service.
         pods: the pods that have to end.
         taken: IDs of the cards that the pod would then get; empty if unknown.
-        size: sort key among changes of one kind; a smaller change has a smaller key.
-        proven: whether this is known to be the smallest of its kind on this node; False if not all were tried.
+        size: the sort key among changes of the same kind; a smaller change has a smaller key.
+        proven: whether this is the smallest change of its kind on this node; False if not all changes were tried.
     """
 
     kind: ChangeKind
@@ -64,7 +69,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[bool, int, tuple[int, int]]:
-        """Sort key that puts the smallest change first."""
+        """The sort key: the smallest change has the smallest key."""
         nodes_own = _RANKS[self.kind] >= _RANKS[ChangeKind.UNIT]
         large = self.kind in _REDUCTIONS and 2 * self.after < self.before
         return nodes_own or large, _RANKS[self.kind], self.size

@@ -1,4 +1,4 @@
-"""Changes that leave out one constraint of a request."""
+"""Changes that omit one constraint of a request."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.reductions import replace_containers
 from accelkit.placement.changes.situation import Situation, Terms
 
-# Fields that are not constraints: the container, its amounts, and the ranking of cards that fit.
+# Fields that are not constraints: the container, its amounts, and the policy.
 _OTHERS: Final = frozenset(
     {"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy", "counted_by", "closed"}
 )
-# Constraints that are tried first, because the position of a card matters less than its identity.
+# Constraints that are omitted first, because users depend less on the position of a card than on its identity.
 _FIRST: Final = ("numa", "link", "same_card_as", "model")
-# The values of these fields in a request without the constraint, in the order in which they are tried.
+# Values of the constraints in a request without them, in the order of the trials.
 _NONE: Final[Mapping[str, object]] = MappingProxyType(
     {
         field.name: field.default
@@ -36,7 +36,7 @@ _OF_PODS: Final = frozenset({"allowed", "denied"})
 
 
 def find_without_constraint(probe: Probe, node: Situation, request: PodRequest, terms: Terms) -> Search[Change | None]:
-    """Return the constraint, of one container or otherwise of all, without which the pod would fit; or None."""
+    """Return the change that omits one constraint, of one container or otherwise of all; None if none is enough."""
     for number, (name, none) in enumerate(_NONE.items()):
         places = [place for place, container in enumerate(request.containers) if getattr(container, name) != none]
         if not places or name in terms.fixed:

@@ -1,9 +1,9 @@
 """Changes that end other pods on the node.
 
-Single pods and pairs are tried first, starting with those that free the least; pods with equal holdings are
-interchangeable. If more pods have to end, the search removes the pods on the cards that need the fewest removals, or
-otherwise all pods. It then restores them one after the other, the small ones first. None of the pods that remain in the
-result can be restored, but another set may be smaller.
+The search first tries single pods and pairs of pods, starting with those that free the least memory. Pods with equal
+holdings are interchangeable. If more pods have to end, the search removes the pods on the cards that need the fewest
+removals, or otherwise all pods. It then restores as many of these pods as possible, the smallest pods first. The result
+contains only pods that cannot be restored, but a smaller set may exist.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
 
-# Limits. If there are many classes of pods, pairs are formed from those that hold the most. If there are many pairs,
-# the smallest are tried.
+# Limits. If there are more classes of pods, only the classes with the most memory form pairs. If there are more pairs,
+# only the smallest pairs are tried.
 _MOST_CLASSES: Final = 40
 _MOST_PAIRS: Final = 200
 
 
 def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the smallest set of pods that would have to end; None if the pod would not fit even without all pods."""
+    """Return the smallest set of pods that have to end; None if the pod would not fit the empty node."""
     holders = sorted(node.holders, key=_order)
     if not (yield from _find_cards_without(probe, node, request, holders)):
         return None
@@ -35,7 +35,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
     sets = [same[:1] for same in classes]
     some = len(classes) > _MOST_CLASSES
     pairs = sorted(_list_pairs(classes[-_MOST_CLASSES:]), key=_sum_up)
-    # Pairs that free too little are not tried.
+    # Pairs that free too little memory are not tried.
     sets += [pair for pair in pairs if _sum_up(pair) >= lack][:_MOST_PAIRS]
     for gone in sets:
         if _sum_up(gone) >= lack and (taken := (yield from _find_cards_without(probe, node, request, gone))):
@@ -47,7 +47,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
 
 
 def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
-    """Return the pods on the cards that need the fewest removals; empty if the cards alone do not decide."""
+    """Return the pods on the cards that need the fewest removals; empty if this cannot be decided from the cards."""
     if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
         return []
     (container,) = request.containers
@@ -67,7 +67,7 @@ def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
 
 
 def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
-    """Return the largest holders of a card that together free the missing amount, or all holders."""
+    """Return the largest holders of a card that together free the missing amount; all holders if none are enough."""
     gone = []
     for memory_bytes, holder in held:
         if lack <= 0:
@@ -97,7 +97,7 @@ def _find_cards_without(
 
 
 def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:
-    """Return the pods in groups that hold the same amounts of the same cards."""
+    """Return the pods, grouped by equal amounts of the same cards."""
     classes: dict[object, list[Holder]] = {}
     for holder in holders:
         key = holder.pod.uid if holder.charges is None else holder.charges

@@ -13,12 +13,12 @@ from accelkit.placement.fit import place
 from accelkit.placement.policies import AnyPolicy
 
 _T = TypeVar("_T")
-# A search that yields after each trial, so that other searches can run in between, and returns its result.
+# A search that returns its result, and yields after each trial so that other work can run in between.
 Search: TypeAlias = Generator[None, None, _T]
 
-# One trial takes a few milliseconds at most: a longer one is stopped and counts as not found.
+# Limit on one trial: a few milliseconds. A trial that exceeds the limit is stopped and has no result.
 _MOST_STEPS: Final = 200
-# Steps that a trial costs in addition to its search.
+# Steps that each trial costs in addition to its search.
 _LEAST_STEPS: Final = 2
 _CARDS_PER_STEP: Final = 8
 
@@ -41,7 +41,7 @@ class Probe:
         budget: the steps for all trials together; each trial subtracts its steps.
 
     Attributes:
-        unsure: whether a trial was too complex to finish, or the budget was spent before a trial.
+        unsure: whether a trial was stopped or skipped because of the limits on its steps.
     """
 
     def __init__(self, policy: AnyPolicy, budget: Budget) -> None:
@@ -49,11 +49,11 @@ class Probe:
         self._policy, self._budget = policy, budget
 
     def is_spent(self) -> bool:
-        """Return whether the budget has no steps left."""
+        """Return whether the budget is spent."""
         return self._budget.is_spent()
 
     def find_cards(self, states: Sequence[CardState], request: PodRequest) -> Search[tuple[str, ...]]:
-        """Return the IDs of the cards that a pod would get; empty if it does not fit or the answer is unknown."""
+        """Return the IDs of the cards that a pod would get; empty if the pod does not fit or the result is unknown."""
         if self._budget.is_spent():
             self.unsure = True
             return ()
@@ -70,10 +70,10 @@ class Probe:
     def find_most(
         self, states: Sequence[CardState], amounts: range, build: Callable[[int], PodRequest]
     ) -> Search[tuple[int, tuple[str, ...]] | None]:
-        """Return the largest of these amounts that fits, and its cards; None if the smallest does not fit.
+        """Return the largest amount that fits, and its cards; None if the smallest amount does not fit.
 
-        A pod that fits with some amount is assumed to fit with less. This is not always true if an init container
-        passes its devices on. In that case, the result fits, but may not be the largest.
+        The search assumes that a pod which fits with an amount also fits with every smaller amount. This is not always
+        true if an init container passes its devices on. In that case, the result fits, but may not be the largest.
         """
         if not amounts:
             return None
@@ -82,7 +82,7 @@ class Probe:
         best: tuple[int, tuple[str, ...]] | None = None
         low, high = 0, len(amounts) - 1
         while low < high:
-            # The smallest comes first, because usually either no amount fits or all of them do.
+            # Next, try the smallest amount, because usually either no amount fits or every amount fits.
             middle = low if best is None else (low + high) // 2
             if taken := (yield from self.find_cards(states, build(amounts[middle]))):
                 best, low = (amounts[middle], taken), middle + 1

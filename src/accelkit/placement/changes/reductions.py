@@ -18,7 +18,7 @@ def find_less_memory(
 ) -> Search[Change | None]:
     """Return the smallest reduction of one container's memory with which the pod would fit; None if none is found.
 
-    With `large`, amounts below half of the request are tried, otherwise the others.
+    With `large`, only amounts below half of the request are tried, otherwise only the other amounts.
     """
 
     def list_amounts(container: ContainerRequest) -> range:
@@ -42,7 +42,7 @@ def find_less_compute(
     def list_amounts(container: ContainerRequest) -> range:
         requested = container.compute
         free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
-        # A container that requests only compute would not request a card at all with an amount of 0.
+        # With an amount of 0, a container that requests only compute would request no card.
         least = 0 if container.memory_bytes else 1
         return _cut(range(least, min(requested - 1, free) + 1), -(-requested // 2), large=large)
 
@@ -53,7 +53,7 @@ def find_less_compute(
 def find_fewer_cards(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return how many fewer cards one container must request so that the pod fits; None if no number is found."""
+    """Return the smallest reduction of one container's cards with which the pod would fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         most = min(container.cards - 1, len(list_suiting(node.states, container)))
@@ -64,7 +64,7 @@ def find_fewer_cards(
 
 
 def replace_containers(request: PodRequest, places: Sequence[int], **fields: object) -> PodRequest:
-    """Return the request with fields changed in the containers at these positions."""
+    """Return the request with changed fields in the containers at these positions."""
     return PodRequest(
         tuple(
             msgspec.structs.replace(container, **fields) if place in places else container
@@ -74,7 +74,7 @@ def replace_containers(request: PodRequest, places: Sequence[int], **fields: obj
 
 
 def list_distinct(request: PodRequest) -> Iterator[int]:
-    """Yield the positions of the containers; of several containers with equal requests, only the first."""
+    """Yield the positions of the containers with distinct requests; equal requests are represented by the first."""
     distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
         nameless = msgspec.structs.replace(container, container="")
@@ -90,7 +90,7 @@ def _find_least(
     name: str,
     list_amounts: Callable[[ContainerRequest], range],
 ) -> Search[Change | None]:
-    """Return the smallest reduction of a field of one container, over all containers."""
+    """Return the smallest reduction of a field in any one container."""
     best: Change | None = None
     for place in list_distinct(request):
         container = request.containers[place]
@@ -119,12 +119,12 @@ def _find_least(
 
 
 def _find_free(amounts: list[int], container: ContainerRequest) -> int:
-    """Return the amount that is free on as many cards as the container requests; -1 if there are too few cards."""
+    """Return the largest amount that is free on the requested number of cards; -1 if there are too few cards."""
     return sorted(amounts, reverse=True)[container.cards - 1] if len(amounts) >= container.cards else -1
 
 
 def _cut(amounts: range, half: int, *, large: bool) -> range:
-    """Return the amounts below half of the request if `large` is set, otherwise the others."""
+    """Return the amounts below half of the request if `large` is set, otherwise the other amounts."""
     if large:
         return range(amounts.start, min(amounts.stop, half), amounts.step)
     start = amounts.start

@@ -25,15 +25,15 @@ def search_changes(
 ) -> Iterator[Change | None]:
     """Yield the changes after which a pod would fit a node: at most one of each kind, the smallest kind first.
 
-    None is yielded after each trial, so that other work can run in between. The search ends early when the budget is
+    Also yield None after each trial, so that other work can run in between. The search ends early when the budget is
     spent.
 
     Args:
         situation: the node, which the pod does not fit.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        terms: how the request can be changed.
-        budget: the steps left for this and other nodes; each trial subtracts its steps.
+        terms: the permitted changes to the request.
+        budget: the remaining steps for all nodes; each trial subtracts its steps.
     """
     kinds = set[ChangeKind]()
     for kind, find in _STAGES:

@@ -21,8 +21,8 @@ class Holder:
     """A pod that holds cards on the node.
 
     Attributes:
-        charges: its charge on each card; pods with equal charges are interchangeable. None if unknown.
-        memory_bytes: its memory on all cards together.
+        charges: the charge of the pod on each card; None if unknown. Pods with equal charges are interchangeable.
+        memory_bytes: the total memory of the pod on all cards.
     """
 
     pod: PodRef
@@ -32,12 +32,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One node.
+    """Snapshot of a node.
 
     Attributes:
-        states: its cards.
-        holders: the pods that hold some of them.
-        leave_out: returns the cards as they would be without the pods with these UIDs.
+        states: the cards of the node.
+        holders: the pods that hold shares of the cards.
+        leave_out: a function that returns the cards without the pods with the given UIDs.
     """
 
     states: Sequence[CardState]
@@ -50,21 +50,21 @@ class Terms:
     """Permitted changes to a request.
 
     Attributes:
-        memory_steps: steps in bytes by which memory can be reduced; the first one that divides the amount is used,
+        memory_steps: steps, in bytes, by which memory can be reduced; the first step that divides the amount is used,
             otherwise one byte.
-        fixed: constraints that the author of the pod cannot leave out.
+        fixed: constraints that the user cannot omit.
     """
 
     memory_steps: tuple[int, ...] = ()
     fixed: frozenset[str] = frozenset()
 
 
-# These rules do not exclude a card permanently, because the pods on it may end.
+# Rules that do not exclude a card permanently, because the pods on the card may end.
 _PASSING: Final = (None, MisfitReason.APART)
 
 
 def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> list[CardState]:
-    """Return the cards that a container could use if enough of them were free."""
+    """Return the cards that a container could use if their amounts were free."""
     return [
         state
         for state in states
@@ -77,9 +77,9 @@ def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> li
 
 
 def bound_lack(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> int:
-    """Return a lower bound on the bytes that other pods would have to free; it is small if changes are small.
+    """Return a lower bound on the bytes that other pods would have to free.
 
-    Init containers are left out, because later containers get their memory.
+    Init containers are not counted, because later containers reuse their memory.
     """
     lack = 0
     for container in containers:

@@ -1,8 +1,8 @@
-"""Search for the pods that must leave a node so that a pod of higher priority gets its cards.
+"""Search for the victims on a node: pods whose eviction makes a pod of higher priority fit.
 
 The search removes the pods on the cards that can be freed at the lowest cost, or otherwise all candidates. It then
-restores them one after the other: first those of the highest priority, then the small ones. None of the pods that
-remain in the result can stay on the node.
+restores as many of these pods as possible: first pods of the highest priority, then small pods. The result contains
+only pods that cannot be restored.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from accelkit.placement.changes.probe import Probe, Search, finish
 from accelkit.placement.changes.situation import Holder, Situation
 from accelkit.placement.policies import AnyPolicy
 
-# Limits on a search for one node, and for all nodes of a pod: two seconds at about 25 microseconds per step.
+# Limits on the search on one node, and on all nodes for one pod: two seconds at about 25 microseconds per step.
 STEPS_PER_NODE: Final = 4_000
 MOST_STEPS: Final = 80_000
-# Added to make each priority positive, as in kube-scheduler, so that in sums fewer pods outweigh lower priorities.
+# Added to each priority so that it is positive, as in kube-scheduler. In sums, fewer pods then outweigh lower
+# priorities.
 _LOWEST: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that may have to leave.
+    """A pod that may be evicted.
 
     Attributes:
-        holder: the pod, and the amounts that it holds.
-        priority: the priority that the API server set in the pod at admission.
+        holder: the pod, with the amounts that it holds.
+        priority: the priority that the API server set at the admission of the pod.
     """
 
     holder: Holder
@@ -38,7 +39,7 @@ class Candidate:
 
     @property
     def uid(self) -> str:
-        """The pod's UID."""
+        """The UID of the pod."""
         return self.holder.pod.uid
 
 
@@ -46,10 +47,10 @@ Rank = tuple[int, int, int, tuple[str, ...]]
 
 
 def rank_victims(victims: Collection[Candidate]) -> Rank:
-    """Return a sort key that orders sets of victims as kube-scheduler does, the best first.
+    """Return a sort key that orders sets of victims as kube-scheduler does, the best set first.
 
-    It compares the highest priority, then the sum of priorities, which usually prefers fewer pods, then memory. Names
-    break ties, so that the choice is repeatable.
+    The key compares the highest priority, then the sum of priorities, which usually prefers fewer pods, and then
+    memory. Names break ties, so that the choice is repeatable.
     """
     return (
         max((each.priority for each in victims), default=-_LOWEST),
@@ -68,18 +69,18 @@ def find_victims(
     *,
     gone: Collection[str] = (),
 ) -> list[Candidate] | None:
-    """Return the pods that have to leave a node, the highest priority first; an empty list if none has to.
+    """Return the pods to evict from a node, the highest priority first; an empty list if no eviction is necessary.
 
     Args:
-        node: its cards, and the pods that hold them.
+        node: the cards of the node, and the pods that hold them.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        candidates: the pods that may leave.
+        candidates: the pods that may be evicted.
         budget: the steps for all trials; each trial subtracts its steps.
-        gone: UIDs of pods that leave in any case.
+        gone: UIDs of pods that end in any case.
 
     Returns:
-        None if the pod would not fit without all candidates, or if the budget was spent before a set was found.
+        None if the pod would not fit even without all candidates, or if the budget was spent before a set was found.
     """
     return finish(search_victims(node, request, policy, candidates, budget, gone=gone))
 
@@ -93,7 +94,7 @@ def search_victims(
     *,
     gone: Collection[str] = (),
 ) -> Search[list[Candidate] | None]:
-    """Search for the result of `find_victims`, and yield after each trial."""
+    """Return the result of `find_victims`, and yield after each trial."""
     probe = Probe(policy, budget)
     gone = frozenset(gone)
 
@@ -117,7 +118,7 @@ def search_victims(
 
 
 def _list_sets(node: Situation, request: PodRequest, candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each card; for several cards, growing sets that start with the cheapest cards."""
+    """Yield the candidates on each card. For several cards, yield growing sets that start with the cheapest cards."""
     on_cards: dict[int, list[Candidate]] = {}
     for each in candidates:
         for place, _ in each.holder.charges or ():

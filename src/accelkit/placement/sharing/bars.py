@@ -1,4 +1,4 @@
-"""Sharing rules that exclude a container from a card, regardless of what is free on the card."""
+"""Sharing rules that exclude a container from a card, regardless of the free amounts of the card."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ORDER: Final = (MisfitReason.CARD_IDS, MisfitReason.RESERVED, MisfitReason.BESI
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """The reservation of a card: its name, and a description of the pods that may use the card."""
+    """The reservation of a card, with its name and a description of the pods that may use the card."""
 
     name: str
     whom: str
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Which of the pods that a request selects hold a share of a card.
+    """Selectors of a request that match pods with shares of a card.
 
     Attributes:
         sure: selectors for which a matching pod holds a share of the card.
-        possible: selectors for which a matching pod may hold a share: it is on the node, but its cards are unknown.
+        possible: selectors for which a matching pod may hold a share, because it is on the node with unknown cards.
     """
 
     sure: frozenset[PodSelector] = frozenset()
@@ -39,7 +39,7 @@ NOBODY: Final = Neighbours()
 
 
 def is_ruled(container: ContainerRequest) -> bool:
-    """Return whether sharing rules apply to a container: by card identity, by neighbours or by card reservations."""
+    """Return whether sharing rules apply to a container because of card IDs, pod selectors or card reservations."""
     return bool(container.card_ids or container.beside or container.apart or container.closed)
 
 
@@ -50,8 +50,8 @@ def find_bar(
 
     Args:
         card: the card.
-        reserved: its reservation; None if all pods may use it.
-        neighbours: which of the pods selected by the container hold shares of it.
+        reserved: the reservation of the card; None if all pods may use the card.
+        neighbours: the selectors of the container that match pods with shares of the card.
         container: the container that requests the card.
     """
     if container.card_ids and card.id not in container.card_ids:
@@ -69,16 +69,16 @@ def find_bar(
 def describe_bars(
     bars: Sequence[MisfitReason], container: ContainerRequest, reservations: Sequence[Reserved | None]
 ) -> Misfit | None:
-    """Return the misfit of a container that rules exclude from cards with room; None if no rule does.
+    """Return the misfit of a container that rules exclude from cards with room; None if no rule excludes it.
 
     Args:
-        bars: the rules.
+        bars: the rules that exclude the container.
         container: the container that requests the cards.
         reservations: the reservations of these cards.
     """
     if not bars:
         return None
-    # The last rule in the order belongs to the cards that passed the most rules.
+    # The rule that is checked last applies to the cards that met the most other rules.
     reason = max(bars, key=_ORDER.index)
     match reason:
         case MisfitReason.CARD_IDS:

@@ -1,7 +1,7 @@
-"""Amounts of a pod that count against the quota of its namespace: memory and compute of shares, and cards.
+"""Amounts of a pod that count against the quota of its namespace: memory and compute of shares, and number of cards.
 
-A whole card counts as one card, regardless of its memory, so the amounts of a pod are known before its cards are.
-Cards that a container requests by number count in the same way, because the request need not name an amount.
+A whole card counts as one card regardless of its memory, so the amounts of a pod are known before its cards are chosen.
+Cards that a container requests by number count in the same way, because such a request may contain no amounts.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from accelkit.placement.charges import Charge
 
 
 class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
-    """Held or requested amounts: bytes and thousandths of compute of shared cards, and whole or counted cards."""
+    """Held or requested amounts: memory and compute of shared cards, and the number of other cards."""
 
     memory_bytes: int = 0
     cards: int = 0
     compute: int = 0
 
     def plus(self, other: QuotaAmounts, sign: int = 1) -> QuotaAmounts:
-        """Return the sum of both; with sign -1, the difference."""
+        """Return the sum of both amounts, or their difference if `sign` is -1."""
         return QuotaAmounts(
             self.memory_bytes + sign * other.memory_bytes,
             self.cards + sign * other.cards,
@@ -31,7 +31,7 @@ class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
 
 
 def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
-    """Return the amounts that a pod holds on all cards together."""
+    """Return the total amounts that a pod holds on all cards."""
     memory = cards = compute = 0
     for charge in charges:
         cards += charge.counted
@@ -44,9 +44,9 @@ def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
 
 
 def sum_request(request: PodRequest) -> QuotaAmounts:
-    """Return the amounts that a pod will hold, wherever it is placed.
+    """Return the amounts that a pod will hold on any node.
 
-    Containers first use the amounts that plain init containers leave, before they take more.
+    Containers use the amounts of earlier plain init containers before they take further amounts.
     """
     memory = cards = compute = counted = 0
     memory_pool = cards_pool = compute_pool = 0

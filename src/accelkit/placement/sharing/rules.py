@@ -1,6 +1,6 @@
 """The administrator's sharing rules: quotas of namespaces, and cards that are reserved for some pods.
 
-This module does no I/O: its input is a loaded YAML document.
+The module performs no I/O: its input is a loaded YAML document.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MOST_NAMED: Final = 4
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits for each of some namespaces; an amount that is not named is not limited.
+    """Limits for each of some namespaces; amounts without a value are not limited.
 
     Attributes:
-        namespaces: names, with `*`, `?` and `[…]` as in file name patterns; the quota applies to each namespace
-            separately.
-        memory: memory of shared cards, for example `64GiB`.
-        cards: number of whole cards and of cards that containers request by number.
-        compute: compute of shared cards, in thousandths of a card.
+        namespaces: names of namespaces, with `*`, `?` and `[…]` as in file name patterns; the quota applies to each
+            namespace separately.
+        memory: the memory of shared cards, for example `64GiB`.
+        cards: the number of whole cards and of cards that containers request by number.
+        compute: the compute of shared cards, in thousandths of a card.
     """
 
     namespaces: tuple[str, ...]
@@ -47,13 +47,13 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods that may use reserved cards: pods in some namespaces, with a priority, or with both."""
+    """Pods that may use reserved cards, selected by namespace, minimum priority, or both."""
 
     namespaces: tuple[str, ...] = ()
     priority: int | None = None
 
     def allows(self, namespace: str, priority: int) -> bool:
-        """Return whether a pod is one of them."""
+        """Return whether a pod is selected."""
         named = not self.namespaces or _matches(namespace, self.namespaces)
         return named and (self.priority is None or priority >= self.priority)
 
@@ -66,13 +66,13 @@ class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some cards on some nodes; a field that is not set matches everything.
+    """Selection of cards; a field without a value matches all cards.
 
     Attributes:
-        nodes: names of nodes, with `*`, `?` and `[…]`.
-        model: model of the cards.
-        ids: IDs of the cards.
-        count: maximum number of these cards on each node, taken from the start of its inventory.
+        nodes: the names of nodes, with `*`, `?` and `[…]`.
+        model: the model of the cards.
+        ids: the IDs of the cards.
+        count: the maximum number of selected cards on each node, in the order of its inventory.
     """
 
     nodes: tuple[str, ...] = ("*",)
@@ -92,9 +92,9 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """Cards that only some pods may use.
 
     Attributes:
-        name: unique name, which messages to users contain.
-        cards: selections; a card that matches any of them is reserved.
-        allowed: selections; a pod that matches any of them may use the cards.
+        name: the unique name, which appears in messages to users.
+        cards: the selections of cards; a card that matches any selection is reserved.
+        allowed: the selections of pods; a pod that matches any selection may use the cards.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All sharing rules; if several name the same namespace or card, the first applies."""
+    """All sharing rules; if several rules match a namespace or card, the first rule applies."""
 
     quotas: tuple[Quota, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -118,7 +118,7 @@ class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((quota for quota in self.quotas if _matches(namespace, quota.namespaces)), None)
 
     def close(self, request: PodRequest, namespace: str, priority: int) -> PodRequest:
-        """Return a pod's request, extended by the reservations that exclude the pod."""
+        """Return a pod's request, with the names of the reservations that exclude the pod."""
         closed = frozenset(
             each.name
             for each in self.reservations
@@ -143,10 +143,10 @@ NO_RULES: Final = SharingRules()
 
 
 def read_rules(document: object) -> SharingRules:
-    """Return the rules of a loaded YAML document; an empty document has none.
+    """Return the rules of a loaded YAML document; an empty document contains no rules.
 
     Raises:
-        ConfigurationError: the document does not contain valid rules; the message names the cause.
+        ConfigurationError: the document does not contain valid rules; the message contains the cause.
     """
     try:
         rules = msgspec.convert({} if document is None else document, SharingRules)
@@ -158,13 +158,13 @@ def read_rules(document: object) -> SharingRules:
     for number, reservation in enumerate(rules.reservations):
         place = f"reservations[{number}]"
         unique = bool(reservation.name) and reservation.name not in names
-        _demand(unique, f"{place}: its name is empty, or another reservation has it")
+        _demand(unique, f"{place}: name is empty or not unique")
         names.add(reservation.name)
-        _demand(bool(reservation.cards), f"{place}: it names no cards")
-        _demand(bool(reservation.allowed), f"{place}: for is empty; name the namespaces or priority of its pods")
+        _demand(bool(reservation.cards), f"{place}: cards is empty; use [{{}}] to select all cards")
+        _demand(bool(reservation.allowed), f"{place}: for is empty; set the namespaces or the priority of the pods")
         for allowed in reservation.allowed:
             limited = bool(allowed.namespaces) or allowed.priority is not None
-            _demand(limited, f"{place}: an entry of for sets neither namespaces nor priority")
+            _demand(limited, f"{place}: an entry of for contains neither namespaces nor priority")
         for cards in reservation.cards:
             _demand(cards.count is None or cards.count > 0, f"{place}: count must be at least 1")
             _demand(bool(cards.nodes), f"{place}: nodes is empty; omit it to select all nodes")
@@ -172,35 +172,35 @@ def read_rules(document: object) -> SharingRules:
 
 
 def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, requested: QuotaAmounts) -> Misfit | None:
-    """Return why a namespace may not have more; None if it may.
+    """Return the misfit if a request would exceed the quota of a namespace; None if it would not.
 
-    Amounts that a pod does not request are not checked, however much of them the namespace holds.
+    Amounts that a pod does not request are not checked, even if the namespace exceeds their limits.
     """
     limits = (
         ("memory", quota.memory_bytes, held.memory_bytes, requested.memory_bytes, format_bytes),
         ("cards", quota.cards, held.cards, requested.cards, str),
-        ("one card's compute", quota.compute, held.compute, requested.compute, _format_compute),
+        ("compute of one card", quota.compute, held.compute, requested.compute, _format_compute),
     )
     for name, limit, has, more, form in limits:
         if limit is not None and more and has + more > limit:
             sentence = (
-                f"namespace {namespace} holds {form(has)} of its quota of {form(limit)} of {name}; "
-                f"the pod asks for {form(more)}"
+                f"namespace {namespace} holds {form(has)} of its quota of {form(limit)} ({name}); "
+                f"the pod requests {form(more)}"
             )
             return Misfit(MisfitReason.QUOTA, detail=sentence, resolvable=False)
     return None
 
 
 def _check_quota(place: str, quota: Quota) -> None:
-    _demand(bool(quota.namespaces), f"{place}: it names no namespaces")
+    _demand(bool(quota.namespaces), f"{place}: namespaces is empty; use ['*'] to select all namespaces")
     limits = quota.cards, quota.compute
-    _demand(quota.memory is not None or any(each is not None for each in limits), f"{place}: it limits nothing")
+    _demand(quota.memory is not None or any(each is not None for each in limits), f"{place}: no limit is set")
     _demand(all(each is None or each >= 0 for each in limits), f"{place}: a limit is negative")
     try:
         _ = quota.memory_bytes
     except QuantityError as exc:
         raise ConfigurationError(
-            f"the sharing rules are invalid: {place}: memory: {exc.message}", next_step="write it as 64GiB, or in bytes"
+            f"the sharing rules are invalid: {place}: memory: {exc.message}", next_step="use a quantity such as 64GiB"
         ) from exc
 
 

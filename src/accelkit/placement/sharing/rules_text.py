@@ -1,4 +1,4 @@
-"""Parser of sharing rules in a YAML document."""
+"""Parser for YAML documents with sharing rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_rules(text: bytes) -> SharingRules:
     """Return the rules in a text.
 
     Raises:
-        ConfigurationError: the text does not contain valid rules; the message names the cause.
+        ConfigurationError: the text does not contain valid rules; the message contains the cause.
     """
     if len(text) > MOST_BYTES:
         raise ConfigurationError(f"the sharing rules are longer than {MOST_BYTES} bytes")

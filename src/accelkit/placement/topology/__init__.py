@@ -1,1 +1,1 @@
-"""The policy `topology`: which sets of cards are best connected, and which groups their use breaks up."""
+"""The policy `topology`, which ranks sets of cards by their connections and preserves groups of connected cards."""

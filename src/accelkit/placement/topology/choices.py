@@ -1,4 +1,4 @@
-"""Sets of cards that a container may have, ordered by their connections; `fit` counts them as steps of its search."""
+"""Sets of cards that a container may get, ordered by their connections; each set counts as a step of the search."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# Number of best sets that are tried before others; usually the first one fits.
+# Number of the best sets that are tried before other sets. Usually, the first set fits.
 _BEST_SETS: Final = 8
-# Limit on how many sets of an init container's cards are compared with the groups of a later container.
+# Limit on the sets of an init container's cards that are compared with the groups of a later container.
 _MOST_DRAWS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedSets:
-    """The cards of a node at one moment of a search, by their indexes.
+    """The cards of a node at one step of a search, by their indexes.
 
     Attributes:
-        links: their connections; None if unknown.
+        links: the connections of the cards; None if unknown.
         cards: all cards that take new shares.
-        pool: cards whose devices the container takes over, and so must use.
-        fitting: cards that the container fits.
-        empty: cards of which no pod holds any part.
-        ranks: for each card, the amount of it that is left.
-        spend: counts steps; returns False if none are left.
+        pool: the cards whose devices the container reuses, and so must use.
+        fitting: the cards that fit the container.
+        empty: the cards without shares.
+        ranks: the remaining amount of each card.
+        spend: a function that counts steps, and returns False if the limit is reached.
     """
 
     links: CardLinks | None
@@ -44,7 +44,7 @@ class LinkedSets:
     spend: Callable[[int], bool]
 
     def list_best(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the best sets for the policy `topology`; none if the connections are unknown."""
+        """Yield the best sets for the policy `topology`; yield no set if the connections are unknown."""
         if self.links is None:
             return
         together: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class LinkedSets:
                 yield cards
 
     def list_grouped(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the sets in which the groups of the container are as near each other as it requires."""
+        """Yield the sets in which the cards of each group are as close together as the container requires."""
         if self.links is None:
             return
         memory = [card.memory_bytes or 0 for card in self.cards]

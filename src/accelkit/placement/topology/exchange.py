@@ -1,6 +1,6 @@
-"""Search for a well-connected set if there are too many cards to compare all sets: grow sets and exchange cards.
+"""Search for a well-connected set of cards on a node with too many cards to compare all sets.
 
-No exchange of a single card improves the set that is found, but a better set may exist.
+The search grows sets and exchanges cards. No exchange of a single card improves the result, but a better set may exist.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from accelkit.placement.topology.set_tables import NO_PAIR
 _Weights: TypeAlias = npt.NDArray[np.int64]
 _Cards: TypeAlias = npt.NDArray[np.bool_]
 
-# Number of cards that are tried as the first card of a set, those with the strongest connections first.
+# Number of cards that are tried as the first card of a set, starting with the cards with the strongest connections.
 _SEEDS: Final = 8
-# Width in bits of a field of the measure; sums stay far below its limit, for as many cards as a request may have.
+# Width in bits of a field of the measure. Even for the largest request, sums are far below its limit.
 _SHIFT: Final = 26
 _IMPOSSIBLE: Final = -1
 
@@ -52,7 +52,7 @@ class _Search:
         self._links = np.array(links.weights, dtype=np.int64)
         self._candidates, self._kept = _to_array(set_request.free, cards), _to_array(set_request.required, cards)
         self._empty = _to_array(set_request.empty, cards)
-        # The same weights, except that pairs of cards that may not be together weigh less than any other pair.
+        # The same weights, but with a lower weight than any other for pairs of cards that may not be together.
         self._weights = self._links.copy()
         for one, others in enumerate(set_request.together):
             apart = ~_to_array(others, cards)
@@ -60,7 +60,7 @@ class _Search:
             self._weights[one, apart] = self._weights[apart, one] = _IMPOSSIBLE
 
     def list_seeds(self, count: int) -> list[int]:
-        """Return the cards whose strongest connections to `count` - 1 others have the largest sums."""
+        """Return the cards with the largest sums of their `count` - 1 strongest connections."""
         cards = np.flatnonzero(self._candidates)
         strongest = np.sort(self._weights[np.ix_(cards, cards)], axis=1)[:, ::-1][:, : max(1, count - 1)].sum(axis=1)
         return [int(card) for card in cards[np.argsort(-strongest, kind="stable")][:_SEEDS]]
@@ -89,7 +89,7 @@ class _Search:
         return chosen
 
     def measure(self, chosen: Sequence[int]) -> int:
-        """Return a number that ranks sets like a comparison of all sets does; negative for an impossible set."""
+        """Return the measure of a set, which orders sets like `ranking`; negative for an impossible set."""
         block = self._weights[np.ix_(chosen, chosen)]
         pairs = block[np.triu_indices(len(chosen), 1)]
         weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)
@@ -101,7 +101,7 @@ class _Search:
         return int(self._links[np.ix_(rest, rest)].sum()) // 2
 
     def _replace(self, chosen: tuple[int, ...], out: int) -> tuple[int, tuple[int, ...]]:
-        """Return the best set in which another card replaces one card, and its measure."""
+        """Return the best set in which a different card replaces the given card, and the measure of this set."""
         rest = [card for card in chosen if card != out]
         added = int(np.argmax(self._value_with(rest)))
         found = tuple(sorted((*rest, added)))
@@ -111,7 +111,7 @@ class _Search:
         """Return, for each card, the measure of the set with that card; negative if the set is impossible."""
         possible, rest = self._candidates.copy(), self._empty.copy()
         possible[list(chosen)] = rest[list(chosen)] = False
-        # Between two equally good cards, the one with the weakest links to the remaining empty cards is better.
+        # Of two otherwise equal cards, the card with the weaker links to the remaining empty cards is better.
         value = (1 << _SHIFT) - 1 - np.where(self._empty, self._links[:, rest].sum(axis=1), 0)
         if chosen:
             rows = self._weights[list(chosen)]

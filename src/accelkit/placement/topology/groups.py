@@ -1,6 +1,6 @@
-"""Search for cards for a container whose cards must be near each other in groups, some of which share a socket.
+"""Search for cards for a container that requests groups of cards that are close together, some on the same socket.
 
-Group by group, the set that the policy `topology` prefers is tried first; the search backtracks.
+The search places one group at a time, starting with the set that the policy `topology` prefers, and backtracks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS
 
-# Limit on the steps of a check of whether cards are in the requested groups.
+# Limit on the steps of a check whether cards form the requested groups.
 _STEPS: Final = 2_000
 _LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
 
@@ -28,10 +28,10 @@ class GroupSearch:
     Attributes:
         links: the connections of the node's cards.
         memory: the memory of each card in bytes; 0 if unknown.
-        empty: the cards of which no pod holds any part, as a bit mask.
-        required: the cards that must be chosen.
-        ranks: for each card, the amount of it that is left; empty if all are equal.
-        spend: counts steps; returns False if none are left.
+        empty: a bit mask of the cards without shares.
+        required: a bit mask of the cards that must be chosen.
+        ranks: the remaining amount of each card; empty if all amounts are equal.
+        spend: a function that counts steps, and returns False if the limit is reached.
     """
 
     links: CardLinks
@@ -42,13 +42,13 @@ class GroupSearch:
     spend: Callable[[int], bool]
 
     def find(self, groups: Sequence[CardGroup], free: int) -> Iterator[tuple[int, ...]]:
-        """Yield the cards of all groups together; stop early if no steps are left.
+        """Yield sets of cards for all groups; stop early if the limit on steps is reached.
 
         Args:
             groups: the requested groups.
-            free: the cards that may be chosen, as a bit mask.
+            free: a bit mask of the cards that may be chosen.
         """
-        # The groups with the fewest choices come first.
+        # Place the groups with the fewest choices first.
         order = sorted(groups, key=lambda group: (-_LEAST_WEIGHTS[group.near], -group.cards, group.socket is None))
         for chosen in self._fill(order, free, {}):
             if not self.required & ~chosen:
@@ -83,7 +83,7 @@ class GroupSearch:
 
     def _enumerate(self, set_request: SetRequest) -> Iterable[tuple[int, ...]]:
         ranked = rank_sets(self.links, set_request, self.ranks)
-        # If there are many cards, only one set is ranked, so all others may have to be tried.
+        # With many cards, only one set is ranked, so all other sets may have to be tried.
         return (
             ranked
             if len(self.memory) <= MOST_CARDS
@@ -91,7 +91,7 @@ class GroupSearch:
         )
 
     def _keep_near(self, free: int, others: int, least: int) -> int:
-        """Return the free cards whose connection to each of the others has at least the weight `least`."""
+        """Return the free cards whose connection to each of the other cards has at least the weight `least`."""
         weights, cards = self.links.weights, list_cards(others)
         return sum(1 << card for card in list_cards(free) if all(weights[card][o] >= least for o in cards if o != card))
 
@@ -103,7 +103,7 @@ def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[Card
         links: the connections of the node's cards.
         memory: the memory of each card in bytes; 0 if unknown.
         groups: the requested groups.
-        chosen: the cards, as a bit mask.
+        chosen: a bit mask of the cards.
     """
     left = _STEPS
 

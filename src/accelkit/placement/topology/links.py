@@ -1,16 +1,17 @@
 """Connections between the cards of a node: a weight for each pair.
 
-| weight | the two cards share |
+| weight | connection of the two cards |
 |---|---|
 | 8 for each link | NVLink, XGMI |
 | 8 | NVSwitch |
-| 7 | an XGMI hive, in which other cards forward the data |
+| 7 | XGMI hive in which other cards forward the data |
 | 6 | Xe-link, or a link of another kind |
-| 5, 4 | one PCI switch, several |
-| 3 | the PCI root complex |
-| 2 | the NUMA node |
-| 1 | unknown: neither near nor far |
-| 0 | nothing, they are on different NUMA nodes |
+| 5 | one common PCI switch |
+| 4 | several PCI switches |
+| 3 | same PCI root complex |
+| 2 | same NUMA node |
+| 1 | unknown |
+| 0 | different NUMA nodes |
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from accelkit.texts import shorten
 Names: TypeAlias = tuple[tuple[str, ...], ...]
 Weights: TypeAlias = tuple[tuple[int, ...], ...]
 
-# Two cards with at least this weight have the nearest connection. Several links are faster, but not nearer.
+# Minimum weight of the closest connection. Several links are faster, but not closer.
 LINKED: Final = 8
-# Minimum weights for two cards below common PCI switches, and on the same NUMA node.
+# Minimum weights of two cards below common PCI switches, and of two cards on the same NUMA node.
 SAME_SWITCH: Final = 4
 SAME_SOCKET: Final = 2
 
 _OTHER_LINK: Final = 6
 _LINKS: Final[Mapping[str, int]] = {NVLINK: LINKED, NVSWITCH: LINKED, XGMI: LINKED, XGMI_HIVE: 7, XE_LINK: 6}
-# More links than any card has; limit on the count in an inventory.
+# Limit on the number of links in an inventory, higher than the number of links of any card.
 _MOST_LINKS: Final = 36
 _MOST_NAME: Final = 40
 _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
@@ -53,31 +54,31 @@ _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
     Nearness.CROSS_NUMA: (0, "other NUMA node"),
 }
 _FABRICS: Final = (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED)
-# The matrix contains a link without its kind; the cards contain the kind.
+# The matrix contains links without their kind; the data of the cards contains the kind.
 _UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in _FABRICS)
 
 
 @dataclass(frozen=True, eq=False)
 class CardLinks:
-    """The connections between the cards of a node, in inventory order; equal connections are the same object.
+    """The connections between the cards of a node, in inventory order; nodes with equal connections share one object.
 
     Attributes:
-        weights: the weight for card i and card j; 0 for a card and itself.
-        names: the connection between card i and card j, for example `2 NVLink` or `PCI switch`; empty for a card and
-            itself.
+        weights: the weight of the connection between card i and card j; 0 if i equals j.
+        names: the name of the connection between card i and card j, for example `2 NVLink` or `PCI switch`; empty if i
+            equals j.
     """
 
     weights: Weights
     names: Names
 
     def describe(self, places: Iterable[int]) -> dict[str, int]:
-        """Return, for each connection, the number of pairs of these cards that have it, the strongest first."""
+        """Return the number of pairs of these cards by connection, the strongest connection first."""
         pairs = sorted(combinations(sorted(places), 2), key=lambda pair: -self.weights[pair[0]][pair[1]])
         return dict(Counter(self.names[i][j] for i, j in pairs))
 
 
 def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks | None:
-    """Return the connections between a node's cards; None if there are more cards than any machine has.
+    """Return the connections between a node's cards; None if the number of cards exceeds the limit.
 
     Args:
         cards: the cards in inventory order.
@@ -91,7 +92,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
     linked_letters = sum(row.count(letter) for row in topology for letter in _FABRICS)
     complete = fits and linked_letters == sum(len(card.links) for card in cards)
     if complete and (named := _name_letters(kinds)) is not None:
-        # The matrix is complete, and the same for all nodes of the same kind.
+        # The matrix is complete, and nodes of the same kind have equal matrices.
         return _build(tuple(topology), (), named)
     places = {card.id: place for place, card in enumerate(cards)}
     linked = tuple(
@@ -103,7 +104,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
 
 @lru_cache(maxsize=128)
 def _name_letters(kinds: frozenset[tuple[str, int]]) -> tuple[tuple[str, str], ...] | None:
-    """Return the kind of link that each letter of the matrix stands for; None if the matrix is ambiguous."""
+    """Return the kind of link for each letter of the matrix; None if the matrix is ambiguous."""
     letters = [FABRICS.get(kind) for kind, _ in kinds]
     if None in letters or len(set(letters)) < len(letters) or any(count != 1 for _, count in kinds):
         return None
@@ -123,7 +124,7 @@ def _build(
     for here, links in enumerate(linked):
         for there, kind, count in links:
             link = _weigh(kind, count)
-            # Only one of the two cards may report a link, and several links may join the same two cards.
+            # Only one of the two cards may report a link, and two cards may have several links.
             for i, j in ((here, there), (there, here)):
                 if link[0] > found[i][j][0] or found[i][j][1] in _UNNAMED:
                     found[i][j] = link
@@ -153,7 +154,7 @@ def _weigh(kind: str, count: int) -> tuple[int, str]:
 
 
 def _compare(a: Card, b: Card) -> str:
-    """Return how near two cards are according to their positions, without links."""
+    """Return the connection of two cards according to their positions, without links."""
     if a.pci_root and a.pci_root == b.pci_root:
         return Nearness.HOST_BRIDGE
     if a.numa is None or b.numa is None:

@@ -1,9 +1,14 @@
-"""Ranking, by their connections, of the sets of cards that a container may get.
+"""Ranking of the sets of cards that a container may get, by their connections.
 
-The weakest pair of a set counts first, because a program waits for its slowest connection, then the sum of all pairs.
-Among equal sets, the best one leaves the empty cards best connected (by the sum of their pairs), so that larger groups
-stay whole. Then the least remaining memory decides, then the lowest numbers. With up to 16 cards, all sets are
-compared; with more, the search finds one good set.
+The ranking compares, in this order:
+
+1. the weakest pair of a set, because a program waits for its slowest connection
+2. the sum of all pairs
+3. the sum of all pairs of the remaining empty cards, so that larger groups are preserved
+4. the remaining memory, the least first
+5. the card numbers, the lowest first
+
+With up to 16 cards, all sets are compared. With more cards, the search finds one good set.
 """
 
 from __future__ import annotations
@@ -26,12 +31,12 @@ _MOST_RANK_BITS: Final = 58
 
 
 def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the possible sets, the best first; with more than 16 cards, only one good set.
+    """Yield the possible sets, the best set first; with more than 16 cards, yield only one good set.
 
     Args:
         links: the connections of the node's cards.
         set_request: the conditions of possible sets.
-        ranks: for each card, the amount of it that is left; empty if all are equal.
+        ranks: the remaining amount of each card; empty if all amounts are equal.
     """
     places = list_cards(set_request.free | set_request.empty)
     if len(places) > MOST_CARDS:
@@ -54,13 +59,13 @@ def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = 
     if ranks and len(sets):
         ties = sets[values == values.max()]
         yield list_cards(int(ties[np.argmin(_sum_ranks(ties, ranks))]))
-    # A caller that continues after the best set has constraints that this set does not meet.
+    # If a caller continues after the best set, this set does not meet all constraints.
     for mask in sets[np.lexsort((_sum_ranks(sets, ranks), -values))][1:].tolist():
         yield list_cards(mask)
 
 
 def count_steps(links: CardLinks, set_request: SetRequest) -> int:
-    """Return the number of steps needed to find the best set; it does not depend on the machine or the time."""
+    """Return the number of steps needed to find the best set, independent of the speed of the machine."""
     cards = min((set_request.free | set_request.empty).bit_count(), len(links.weights))
     sets = comb(cards, set_request.count) if cards <= MOST_CARDS else cards * cards * set_request.count
     return set_request.count + sets // _SETS_PER_STEP
@@ -84,7 +89,7 @@ def _list_possible(cards: int, set_request: SetRequest) -> Masks:
 
 
 def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
-    """Return a number for each set that orders the sets; 20 bits hold any sum of 120 pairs."""
+    """Return a sort key for each set; 20 bits are sufficient for any sum of 120 pairs."""
     tables = build_tables(links)
     weakest = np.where(tables.weakest[sets] == NO_PAIR, 0, tables.weakest[sets]).astype(np.int64)
     total, left = tables.sums[sets].astype(np.int64), tables.sums[empty & ~sets].astype(np.int64)
@@ -94,7 +99,7 @@ def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
 
 def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
     total = np.zeros(len(sets), dtype=np.int64)
-    # A value from an inventory may use all bits of an integer, and up to 16 of them are added.
+    # Values from an inventory may use all bits of an integer, and up to 16 values are added.
     beyond = max(0, max(ranks, default=0).bit_length() - _MOST_RANK_BITS)
     for card, rank in enumerate(ranks):
         total += (sets >> card & 1) * (rank >> beyond)
@@ -102,7 +107,7 @@ def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
 
 
 def _pack(set_request: SetRequest, places: Sequence[int]) -> SetRequest:
-    """Return the conditions with the cards renumbered by their positions among some cards."""
+    """Return the conditions with the cards renumbered by their indexes in `places`."""
 
     def pack(mask: int) -> int:
         return sum((mask >> place & 1) << card for card, place in enumerate(places))

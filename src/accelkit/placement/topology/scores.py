@@ -1,4 +1,4 @@
-"""Scores of nodes by their best set of cards and by the groups of cards that using it breaks up."""
+"""Scores of nodes, based on their best set of cards and on the groups of cards that remain."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from accelkit.placement.topology.links import LINKED, CardLinks
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# Parts of a score: the quality of the set, and how little using it breaks up.
+# Maximum values of the two parts of a score: the quality of the set, and how well groups of cards are preserved.
 _QUALITIES: Final = 7
 _UNBROKEN: Final = 3
 
 
 class SetRating(NamedTuple):
-    """The quality of a node's best set, from 0 to 7, and how little using it breaks up, from 0 to 3.
+    """The quality of a node's best set, from 0 to 7, and how well groups of cards are preserved, from 0 to 3.
 
-    The quality of one card is 0, because it has no connections.
+    The quality of a single card is 0, because it has no connections.
     """
 
     quality: int
@@ -28,9 +28,13 @@ class SetRating(NamedTuple):
 def rate_set(links: CardLinks, set_request: SetRequest) -> SetRating | None:
     """Return the rating of the best possible set of a node; None if no set is possible.
 
-    The quality compares the connections of the set with NVLink or XGMI between all pairs. `unbroken` is 3 if no empty
-    card is left or the set contains none. It is 2 if no remaining empty card is as near to all cards of the set as they
-    are to each other, so that whole groups stay. It is 1 if the set is taken from a group that has other cards in use.
+    The quality compares the connections of the set with NVLink or XGMI between all pairs. The values of `unbroken` are:
+
+    - 3: no empty card remains, or the set contains no empty card.
+    - 2: no remaining empty card belongs to the group of the set, that is, the cards that are as close to all cards of
+      the set as these are to each other.
+    - 1: the group contains remaining empty cards, but also cards in use.
+    - 0: all other cards of the group are empty.
     """
     chosen = next(rank_sets(links, set_request), None)
     if chosen is None:
@@ -41,11 +45,11 @@ def rate_set(links: CardLinks, set_request: SetRequest) -> SetRating | None:
 
 
 def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> int:
-    """Return the score of a node, from 0 to MAX_SCORE, by its best set; 0 if it has none.
+    """Return the score of a node, from 0 to MAX_SCORE, based on its best set; 0 if no set is possible.
 
     Args:
-        rating: the rating of the best set.
-        cards: the number of cards in the set; one card is scored by `used_fraction` instead of its connections.
+        rating: the rating of the best set; None if no set is possible.
+        cards: the number of cards in the set; a single card is scored by `used_fraction` instead of connections.
         used_fraction: the used fraction of the node's memory, from 0 to 1.
     """
     if rating is None:
@@ -59,7 +63,7 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
 def score_preference(score: int, *, granted: bool) -> int:
     """Return the score of a node, from 0 to MAX_SCORE, for a container that prefers cards near a network card.
 
-    A node with such cards scores higher than all nodes without them, just as such a card is preferred within a node.
+    A node with enough such cards scores higher than all nodes without them.
     """
     if granted:
         return MAX_SCORE - (MAX_SCORE - score) // 2
@@ -67,7 +71,7 @@ def score_preference(score: int, *, granted: bool) -> int:
 
 
 def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:
-    """Return how little using a set breaks up: 3 for nothing, 0 for a group of which no card is in use."""
+    """Return how well groups are preserved if a set is used, from 0 to 3, as defined in `rate_set`."""
     mask = sum(1 << card for card in chosen)
     rest = empty & ~mask
     if not rest or not mask & empty:

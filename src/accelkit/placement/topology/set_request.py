@@ -12,9 +12,9 @@ class SetRequest:
     Attributes:
         count: the number of cards.
         free: the cards that may be chosen.
-        empty: the cards of which no pod holds any part; those that are left should stay well connected.
+        empty: the cards without shares; the remaining empty cards should be well connected.
         required: the cards that must be in the set.
-        together: for each card, the cards that may be in a set with it; empty if there is no restriction.
+        together: for each card, the cards that may be in a set with it; empty without a restriction.
     """
 
     count: int
@@ -25,5 +25,5 @@ class SetRequest:
 
 
 def list_cards(mask: int) -> tuple[int, ...]:
-    """Return the cards of a mask in ascending order."""
+    """Return the numbers of the cards in a mask in ascending order."""
     return tuple(card for card in range(mask.bit_length()) if mask >> card & 1)

@@ -1,7 +1,7 @@
-"""Measures of all sets of up to 16 cards: their weakest pair, and the sum of all pairs, by bit masks.
+"""Tables of the weakest pair and the sum of all pairs for each set of up to 16 cards, indexed by bit mask.
 
-Bit i of a mask stands for card i. Computing the table of all masks takes a millisecond for 16 cards. It is stored with
-the connections of the cards, which are the same on all nodes of the same kind.
+Bit i of a mask stands for card i. For 16 cards, it takes a millisecond to compute the tables of all masks. They are
+stored with the connections of the cards, which all nodes of the same kind share.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from accelkit.placement.topology.links import CardLinks
 
-# With up to this number of cards, all sets are measured.
+# Maximum number of cards for which all sets are measured.
 MOST_CARDS: Final = 16
 
-# Value for a set without a pair; higher than any weight.
+# Value for a set without pairs; higher than any weight.
 NO_PAIR: Final = 1023
 
 Masks: TypeAlias = npt.NDArray[np.int64]
@@ -27,10 +27,10 @@ Measures: TypeAlias = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class SetTables:
-    """The measures of all sets of a node's cards, by mask.
+    """The measures of all sets of a node's cards, indexed by mask.
 
     Attributes:
-        weakest: the weight of the weakest pair; NO_PAIR for fewer than two cards; shape (2 ** cards).
+        weakest: the weight of the weakest pair, or NO_PAIR for fewer than two cards; shape (2 ** cards).
         sums: the sum of the weights of all pairs; shape (2 ** cards).
     """
 
@@ -44,7 +44,7 @@ def build_tables(links: CardLinks) -> SetTables:
     cards = len(links.weights)
     weakest, sums = np.full(1 << cards, NO_PAIR, dtype=np.int32), np.zeros(1 << cards, dtype=np.int32)
     for card in range(cards):
-        # For the sets of the cards before this one: the weakest pair of this card with them, and the sum of its pairs.
+        # For each set of lower-numbered cards: the weakest pair of this card with the set, and the sum of these pairs.
         low, total = np.full(1 << card, NO_PAIR, dtype=np.int32), np.zeros(1 << card, dtype=np.int32)
         for other in range(card):
             half, weight = 1 << other, links.weights[card][other]

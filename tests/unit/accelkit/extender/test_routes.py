@@ -258,7 +258,7 @@ async def test_a_policy_of_another_distribution_that_fails_is_told_to_whoever_as
     service.create(**{"accelkit.io/request": '{"c": {"compute": 1}}'})
     failing = PluggedPolicy("tight", SimpleNamespace(rank_card=fail, score_node=fail), "acme 1.0")
     service.routes = make_routes(service, policy=failing)
-    said = "the policy tight of acme 1.0 fails in"
+    said = "cannot use policy tight of acme 1.0: "
     for _ in range(2):
         status, answer = await call(service, "POST", "/prioritize", asking(service))
         assert (status, said in answer["error"]) == (500, True)

@@ -28,15 +28,15 @@ def test_constraints_that_hold_are_not_named():
 
 
 def test_each_constraint_that_does_not_hold_is_named():
-    assert check("ac", cards=1) == ("container c has 2 cards, not 1",)
-    assert check("ac", model="big") == ("container c has cards of another model than big",)
-    assert check("ac", numa="single") == ("container c has cards of several NUMA nodes",)
-    assert check("abc", link="any") == ("container c has cards that are not linked",)
-    assert check("ab", link="XGMI") == ("container c has cards that are not linked",)
-    assert check("az", link="any") == ("container c has cards that are not linked",)
+    assert check("ac", cards=1) == ("container c has 2 cards instead of 1",)
+    assert check("ac", model="big") == ("container c has cards of a model other than big",)
+    assert check("ac", numa="single") == ("container c has cards on several NUMA nodes",)
+    assert check("abc", link="any") == ("container c has cards without a link between them",)
+    assert check("ab", link="XGMI") == ("container c has cards without a link between them",)
+    assert check("az", link="any") == ("container c has cards without a link between them",)
     for unknown in ("d", "za"):
-        assert check(unknown, numa="single") == ("container c has cards of several NUMA nodes",)
-    assert check("z", model="big") == ("container c has cards of another model than big",)
+        assert check(unknown, numa="single") == ("container c has cards on several NUMA nodes",)
+    assert check("z", model="big") == ("container c has cards of a model other than big",)
 
 
 def test_cards_with_less_memory_than_asked_for_are_named():
@@ -63,11 +63,7 @@ def test_groups_that_are_no_groups_are_named(held, groups, holds):
     container = ContainerRequest("c", Kind.APP, len(held), whole=True, groups=tuple(groups))
     assignment = Assignment({"c": tuple(Share(card, 1, whole=True) for card in held)})
     found = find_broken_constraints(PodRequest((container,)), assignment, CARDS, links)
-    assert found == (
-        ()
-        if holds
-        else ("container c has cards that are not as near each other as its groups require, or too small for them",)
-    )
+    assert found == (() if holds else ("container c has cards that are too far apart or too small for its groups",))
     assert find_broken_constraints(PodRequest((container,)), assignment, CARDS) == ()
 
 
@@ -76,7 +72,7 @@ def test_a_container_off_the_cards_of_the_other_is_named():
     container = ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o")
     request = PodRequest((other, container))
     apart = Assignment({"o": (Share("a", 1),), "c": (Share("b", 1),)})
-    assert find_broken_constraints(request, apart, CARDS) == ("container c is not on the cards of container o",)
+    assert find_broken_constraints(request, apart, CARDS) == ("container c does not use the cards of container o",)
     assert find_broken_constraints(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
 
 
@@ -95,7 +91,7 @@ def test_every_constraint_of_every_container_is_checked():
     set_request = {"model": "small", "numa": "single", "link": "XGMI"}
     request = PodRequest(tuple(ContainerRequest(name, Kind.APP, 3, 1, **set_request) for name in "cd"))
     held = tuple(Share(card, 1) for card in "ad")
-    sentences = ("2 cards, not 3", "another model than small", "several NUMA nodes", "not linked")
+    sentences = ("2 cards instead of 3", "a model other than small", "several NUMA nodes", "without a link")
     found = find_broken_constraints(request, Assignment(dict.fromkeys("cd", held)), CARDS)
     assert len(found) == 8
     for name, part in (("c", found[:4]), ("d", found[4:])):

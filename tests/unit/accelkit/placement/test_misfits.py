@@ -60,8 +60,11 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
 
 def test_the_error_of_a_misfit_carries_it_and_says_it():
     found = MisfitError(Misfit(MisfitReason.MODEL, detail="x"))
-    assert (str(found), found.misfit) == ("does not fit: NoCardOfModel x", Misfit(MisfitReason.MODEL, detail="x"))
-    assert str(MisfitError(Misfit(MisfitReason.MEMORY))) == "does not fit: InsufficientMemory"
+    assert (str(found), found.misfit) == (
+        "cannot reserve cards: NoCardOfModel x",
+        Misfit(MisfitReason.MODEL, detail="x"),
+    )
+    assert str(MisfitError(Misfit(MisfitReason.MEMORY))) == "cannot reserve cards: InsufficientMemory"
 
 
 @pytest.mark.parametrize(

@@ -104,21 +104,21 @@ def test_a_container_names_policies_of_ours_alone(plug):
 @pytest.mark.parametrize(
     ("expressions", "problem"),
     [
-        ({"rank": "1 / 0"}, "fails in rank_card: ZeroDivisionError"),
-        ({"rank": "'first'"}, "ranks a card as 'first', which is not a number"),
-        ({"rank": "float('nan')"}, "ranks a card as nan, which is not a number"),
-        ({"rank": "None"}, "ranks a card as None"),
-        ({"rank": "card.card.memory_bytes / 2"}, "fails in rank_card: TypeError"),
-        ({"score": "11"}, "scores a node as 11, which is not a whole number from 0 to 10"),
-        ({"score": "-1"}, "scores a node as -1"),
-        ({"score": "0.5"}, "scores a node as 0.5"),
-        ({"score": "node[7]"}, "fails in score_node: IndexError"),
+        ({"rank": "1 / 0"}, "rank_card failed with ZeroDivisionError"),
+        ({"rank": "'first'"}, "the rank 'first' is not a number"),
+        ({"rank": "float('nan')"}, "the rank nan is not a number"),
+        ({"rank": "None"}, "the rank None"),
+        ({"rank": "card.card.memory_bytes / 2"}, "rank_card failed with TypeError"),
+        ({"score": "11"}, "the score 11 is not a whole number from 0 to 10"),
+        ({"score": "-1"}, "the score -1"),
+        ({"score": "0.5"}, "the score 0.5"),
+        ({"score": "node[7]"}, "score_node failed with IndexError"),
     ],
 )
 def test_what_answers_nothing_sensible_is_refused_when_it_is_loaded(plug, expressions, problem):
     with pytest.raises(PluginError) as raised:
         plug(**expressions)
-    assert raised.value.message.startswith(f"the policy tight of acme 1.0 {problem}")
+    assert raised.value.message.startswith(f"cannot use policy tight of acme 1.0: {problem}")
     assert raised.value.next_step
 
 
@@ -164,10 +164,10 @@ def test_one_that_fails_later_refuses_the_pod_and_holds_nothing(plug):
     later = plug(rank="1 / (card.card.id != 'small-a')", score="len(node) // (node[0].card.id != 'small-a')")
     ledger, verbs = make_verbs(later)
     assert asyncio.run(verbs.filter(args())).NodeNames == ["small", "large"]
-    with pytest.raises(PluginError, match=r"policy tight of acme 1\.0 fails in score_node"):
+    with pytest.raises(PluginError, match=r"policy tight of acme 1\.0: score_node failed"):
         verbs.prioritize(args())
     with pytest.raises(
-        PluginError, match=r"fails in rank_card: ZeroDivisionError.*; report this to its maintainer, and choose another"
+        PluginError, match=r"rank_card failed with ZeroDivisionError.*; report this to its maintainer, and use another"
     ):
         ledger.reserve(PodRef("d", "q", "q"), "small", PodRequest((wants(4),)), later)
     assert ledger.find_holding("q") is None

@@ -67,7 +67,7 @@ def world():
 async def test_a_pod_beyond_its_quota_is_refused_everywhere_and_nobody_is_evicted_for_it(world):
     world.feed.take_rules(QUOTA)
     world.hold("one", "n", memory=8)
-    sentence = "namespace d holds 8 GiB of its quota of 10 GiB of memory; the pod asks for 4 GiB"
+    sentence = "namespace d holds 8 GiB of its quota of 10 GiB (memory); the pod requests 4 GiB"
     everywhere = {"n": sentence, "m": sentence}
     assert await world.filter() == ([], everywhere, everywhere)
     assert (await world.filter(namespace="e"))[0] == ["n", "m"]

@@ -133,7 +133,7 @@ async def test_a_pod_that_was_not_written_is_doubtful(world, status, seconds):
 async def test_a_constraint_that_the_kubelet_broke_stays_visible(world):
     world.pod("p", "a", "b", request='{"c": {"model": "other"}}')
     assert await world.reconcile()
-    sentence = "container c has cards of another model than other"
+    sentence = "container c has cards of a model other than other"
     assert world.written[0][1].broken == (sentence,)
     assert ("p", "ConstraintBroken", sentence) in world.events
 

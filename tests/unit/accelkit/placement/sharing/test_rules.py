@@ -41,17 +41,17 @@ def test_the_first_quota_that_names_a_namespace_counts():
         (
             QuotaAmounts(60 * GIB),
             QuotaAmounts(8 * GIB),
-            "namespace ml holds 60 GiB of its quota of 64 GiB of memory; the pod asks for 8 GiB",
+            "namespace ml holds 60 GiB of its quota of 64 GiB (memory); the pod requests 8 GiB",
         ),
         (
             QuotaAmounts(),
             QuotaAmounts(cards=3),
-            "namespace ml holds 0 of its quota of 2 of cards; the pod asks for 3",
+            "namespace ml holds 0 of its quota of 2 (cards); the pod requests 3",
         ),
         (
             QuotaAmounts(compute=900),
             QuotaAmounts(1, compute=125),
-            "namespace ml holds 90 % of its quota of 100 % of one card's compute; the pod asks for 12.5 %",
+            "namespace ml holds 90 % of its quota of 100 % (compute of one card); the pod requests 12.5 %",
         ),
     ],
 )
@@ -115,19 +115,19 @@ def test_a_request_is_opened_again_where_no_rule_closes_it():
         ({"quotas": [{"namespaces": ["a"], "memory": "64 apples"}]}, "quotas.0.: memory: '64 apples' is not a size"),
         ({"quotas": [{"namespaces": ["a"], "memory": "-1GiB"}]}, "memory: '-1GiB' is not a size"),
         ({"quotas": [{"namespaces": ["a"], "cards": -1}]}, "a limit is negative"),
-        ({"quotas": [{"namespaces": ["a"]}]}, "it limits nothing"),
-        ({"quotas": [{"namespaces": [], "cards": 1}]}, "names no namespaces"),
+        ({"quotas": [{"namespaces": ["a"]}]}, "no limit is set"),
+        ({"quotas": [{"namespaces": [], "cards": 1}]}, "namespaces is empty"),
         ({"quotas": [{"namespaces": ["a"], "cards": True}]}, "Expected `int . null`, got `bool`"),
-        ({"reservations": [reservation(name="")]}, "its name is empty"),
+        ({"reservations": [reservation(name="")]}, "name is empty or not unique"),
         (
             {"reservations": [reservation(), reservation()]},
-            "reservations.1.: its name is empty, or another reservation has it",
+            "reservations.1.: name is empty or not unique",
         ),
-        ({"reservations": [reservation(cards=[])]}, "names no cards"),
+        ({"reservations": [reservation(cards=[])]}, "cards is empty"),
         ({"reservations": [reservation(cards=[{"nodes": []}])]}, "nodes is empty"),
         ({"reservations": [reservation(cards=[{"count": 0}])]}, "count must be at least 1"),
         ({"reservations": [reservation(**{"for": []})]}, "for is empty"),
-        ({"reservations": [reservation(**{"for": [{}]})]}, "sets neither namespaces nor priority"),
+        ({"reservations": [reservation(**{"for": [{}]})]}, "contains neither namespaces nor priority"),
     ],
 )
 def test_wrong_rules_are_refused_with_their_place(document, words):
