@@ -119,7 +119,7 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
             f"1 node: insufficient accelkit.io/memory in one card ({extender})",
             f"  change: {change}",
             f"  cards of {extender}:",
-            f"    {extender}-0  80 GiB of 80 GiB free, 100 GiB asked for",
+            f"    {extender}-0  80 GiB of 80 GiB free, 100 GiB requested",
         ]
 
 
@@ -155,7 +155,7 @@ async def test_who_has_no_right_learns_which_role_has_it(installation, extender)
 async def test_the_api_server_alone_opens_nothing(installation, extender):
     status, sentence = await read(installation, "", "/inspect")
     assert status == 401
-    assert sentence.startswith("a token is needed to read here; send one for the audience accelkit.io/inspect")
+    assert sentence.startswith("this port requires a token; send a token for the audience accelkit.io/inspect")
     assert (await read(installation, "nonsense", "/inspect"))[0] == 401
     # What pods have, and what the API server itself takes.
     common = await installation.token("accelkit-inspector", NAMESPACE)

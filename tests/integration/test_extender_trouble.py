@@ -111,7 +111,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
     await extender.ready()
     await extender.shows(node, lambda view: stages(view) == ["confirmed"])
     assert await extender.bind(first, node) == ""
-    assert f"is bound to {node} already" in await extender.bind(first, other)
+    assert f"is already bound to node {node}" in await extender.bind(first, other)
     assert used_by_card(await extender.node(node)) == {f"{node}-0": 24}
     assert await extender.bind(second, node) == "insufficient accelkit.io/memory in one card"
     assert await extender.bind(second, other) == ""

@@ -188,11 +188,11 @@ async def test_a_size_that_is_said_in_two_ways_or_changes_is_no_size(site):
     await site.add_nodes(1)
     group = site.name()
     pods = [await site.pod(group, 8, size=2), await site.pod(group, 8, size=1)]
-    await site.told(pods, "PodGroupWaiting", "disagree on its size")
+    await site.told(pods, "PodGroupWaiting", "state different sizes")
     assert await site.placed(pods) == [None, None]
     await site.relabel(pods[1], SIZE, "two")
     await site.relabel(pods[0], SIZE, "two")
-    await site.told(pods, "PodGroupWaiting", "is not a valid size of a group")
+    await site.told(pods, "PodGroupWaiting", "is not a valid group size")
     assert await site.used() == 0
     for pod in pods:
         await site.relabel(pod, SIZE, "2")

@@ -1,1 +1,1 @@
-"""The scheduler extender, which kube-scheduler calls to filter nodes, to score them, and to bind pods."""
+"""The scheduler extender, which kube-scheduler calls to filter and score nodes and to bind pods."""

@@ -1,8 +1,8 @@
-"""The bind verb: decides again, then annotates and binds the pod in one write to the API server.
+"""The bind verb, which reserves cards, and then annotates and binds the pod in one write to the API server.
 
 The API server merges a Binding's annotations into the pod in the transaction that sets nodeName. It rejects a second
-binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all. If the response is lost,
-the reservation stays until a GET by UID shows the outcome.
+Binding and a wrong UID with Conflict. So a pod is bound with its assignment, or it is not bound. If the response is
+lost, the reservation remains until a GET by UID returns the outcome.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# Time for a Binding and for reading its outcome, each subject to the client's deadline.
+# Limit on the time for a Binding and for reading its outcome; the client's deadline applies to each request.
 _FINISH_SECONDS = 20.0
-# How many times a Binding is sent if the pod keeps changing in between.
+# Maximum number of times that a Binding is sent because the pod has changed.
 _TRIES = 3
 # Maximum length of an error text in the log.
 _MAX_ERROR = 500
 
-# Names become part of API server paths, where other characters would change the path.
+# Names become part of API server paths, so other characters could change the path.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
@@ -55,15 +55,15 @@ class Binder:
     Args:
         api: an open client.
         ledger: the ledger that reserves shares.
-        feed: provides the waiting pods, and applies pods that were read.
+        feed: the feed with the waiting pods, which also applies the results of reads.
         policy: the policy that ranks cards if the pod does not name one.
         opens_at: the time until which binds wait, on the clock of `time.monotonic`.
-        readiness: checks whether a Binding may be sent now.
-        admit: holds the bind of a pod that requests cards until it may continue; None if no bind is held.
-        on_released: called synchronously with the UID of each pod whose reservation is released.
+        readiness: the conditions for sending a Binding.
+        admit: a function that holds the bind of a pod with a card request until it may continue; None to hold no bind.
+        on_released: a function that is called synchronously with the UID of each pod whose reservation is released.
 
     Attributes:
-        outcomes: Bindings whose response was lost.
+        outcomes: the Bindings whose response was lost.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Binder:
         self._readiness = readiness
         self._admit = admit
         self._opens_at = opens_at
-        # Set when the time changes.
+        # Set when `_opens_at` changes.
         self._time_changed = asyncio.Event()
         self._container_limits = container_limits
         self._api = api
@@ -97,19 +97,19 @@ class Binder:
     async def bind(self, args: BindingArgs) -> None:
         """Bind a pod to a node.
 
-        A repeated call for the same pod and node waits for the first call, or returns its result; it changes nothing.
+        A repeated call for the same pod and node waits for the first call and has the same result.
 
         Raises:
-            BindingError: the pod cannot be bound there.
+            BindingError: the pod cannot be bound to the node.
             NotReadyError: no Binding may be sent now.
-            NotLeadingError: another replica binds.
-            ApiError: the API server rejected the Binding or did not answer.
+            NotLeadingError: another replica is the leader.
+            ApiError: the API server rejected the Binding or did not respond.
         """
         for name, value in msgspec.structs.asdict(args).items():
             if not value:
                 raise BindingError(f"{name} is missing")
             if name != "PodUID" and not _NAME.fullmatch(value):
-                raise BindingError(f"{name} {value[:100]!r} is not a valid name of a Kubernetes object")
+                raise BindingError(f"{name} {value[:100]!r} is not a valid name for a Kubernetes object")
         node, task = self._in_progress.get(args.PodUID, (args.Node, None))
         if task is None:
             if self._finished:
@@ -118,12 +118,12 @@ class Binder:
             self._in_progress[args.PodUID] = (args.Node, task)
             task.add_done_callback(partial(self._end_bind, args, time.monotonic()))
         elif node != args.Node:
-            raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}")
-        # A caller that disconnects must not cancel a Binding that other callers wait for.
+            raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is already being bound to node {node}")
+        # A caller that disconnects must not cancel a Binding for which other callers wait.
         await asyncio.shield(task)
 
     def open(self, at: float = -math.inf) -> None:
-        """Let binds start at the given time, on the clock of `time.monotonic`; by default, immediately."""
+        """Allow binds from the given time on the clock of `time.monotonic`; by default, immediately."""
         self._opens_at = at
         self._time_changed.set()
         self._time_changed = asyncio.Event()
@@ -147,14 +147,14 @@ class Binder:
         return uid in self.outcomes
 
     async def finish(self) -> None:
-        """Start no more binds, and wait for those in progress, even if their callers have disconnected."""
+        """Reject new binds, and wait for binds in progress, even if their callers have disconnected."""
         self._finished = True
         if tasks := [task for _, task in self._in_progress.values()]:
             await asyncio.wait(tasks, timeout=_FINISH_SECONDS)
 
     def _end_bind(self, args: BindingArgs, started: float, task: asyncio.Task[None]) -> None:
         self._in_progress.pop(args.PodUID, None)
-        # Read here, because every caller may have disconnected.
+        # Read the exception, because every caller may have disconnected.
         failure = "the extender stopped" if task.cancelled() else task.exception()
         pod, values = f"{args.PodNamespace}/{args.PodName}", {"uid": args.PodUID, "node": args.Node}
         if failure is not None:
@@ -210,10 +210,10 @@ class Binder:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
-        """Send the Binding of a pod at this resource version, or at a newer one that was read.
+        """Send the Binding of a pod at this resource version, or at a newer version that has been read.
 
-        The version was read while this replica led. If the next leader writes to the pod, the Binding fails whenever it
-        arrives.
+        The version was read while this replica was the leader. If the next leader writes to the pod, a later arrival of
+        the Binding fails.
         """
         for left in reversed(range(_TRIES)):
             if (known := self._feed.pending.get(ref.uid)) is not None and is_older(version, known.version):
@@ -235,34 +235,34 @@ class Binder:
                 return
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
-        """Find the outcome of a Binding that was not accepted; return an empty text if the pod is bound to the node.
+        """Read the outcome of a failed Binding; return an empty text if the pod is bound to the node.
 
-        If the Binding failed because the pod has changed, return its current version, with which it may be bound.
+        If the Binding failed because the pod has changed, return the current version of the pod for the next attempt.
 
         Args:
             ref: the pod.
             node: the node of the Binding.
-            failure: the failure of the Binding.
-            version: the version that the Binding required; empty if it must not be sent again.
+            failure: the error of the Binding.
+            version: the version that the Binding required; empty if the Binding must not be sent again.
 
         Raises:
             BindingError: the pod is not bound to the node, or the outcome is unknown.
         """
-        sentence = f"binding {ref} to {node}: {failure}"
+        sentence = f"cannot bind pod {ref} to node {node}: {failure}"
         held, own = self._ledger.find_holding(ref.uid), self._is_own_reservation(ref)
         if failure.unanswered:
-            log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
+            log.warning("response to Binding lost pod=%s node=%s error=%s", ref, node, failure)
         elif not (failure.conflict or failure.not_found):
             if own:
                 self._release(ref)
             raise BindingError(sentence) from failure
         if held is not None:
-            # Counted from the last Binding, because any of them may still take effect.
+            # The time counts from the last Binding, because each Binding may still take effect.
             self.outcomes.note_sent(ref.uid)
         try:
             pod = await read_pod(self._api, ref)
         except ApiError:
-            # The reservation stays; the outcomes task continues to ask.
+            # The reservation remains, and the task of `outcomes` reads the pod again.
             raise BindingError(sentence) from failure
         except PodGoneError:
             self._release(ref)
@@ -278,7 +278,7 @@ class Binder:
         raise BindingError(sentence) from failure
 
     def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
-        """Record that the only Binding of a pod was rejected; `again` means that another one follows."""
+        """Record that the only Binding of a pod was rejected; `again` states whether it is sent again."""
         self.outcomes.discard(ref.uid)
         if not again:
             self._release(ref)
@@ -288,17 +288,17 @@ class Binder:
         self._on_released(ref.uid)
 
     def _is_own_reservation(self, ref: PodRef) -> bool:
-        # The reservation may belong to an earlier Binding that was accepted or got no response; this rejection does not
-        # end it.
+        # If the reservation belongs to an earlier Binding that was accepted or got no response, a rejection of this
+        # Binding must not release it.
         held = self._ledger.find_holding(ref.uid)
         return held is not None and held.stage is ShareStage.RESERVED and ref.uid not in self.outcomes
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
-        """Apply a pod that is bound.
+        """Apply a bound pod.
 
         Raises:
-            BindingError: it is bound to another node.
+            BindingError: the pod is bound to another node.
         """
         self.outcomes.take_read(ref, pod)
         if pod.spec.node_name != node:
-            raise BindingError(f"pod {ref} is bound to {pod.spec.node_name} already")
+            raise BindingError(f"pod {ref} is already bound to node {pod.spec.node_name}")

@@ -1,4 +1,4 @@
-"""Bindings with unknown outcomes: a response was lost, or a list lacks the pod. A GET of the pod decides."""
+"""Bindings with unknown outcomes, because a response was lost or a list lacks the pod; a GET returns the outcome."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SETTLE_INTERVAL_SECONDS = 1.0
 
 
 class BindingOutcomes:
-    """The reservations whose Binding may or may not have taken effect.
+    """Reservations whose Bindings have unknown outcomes.
 
     Args:
         api: an open client.
         ledger: the ledger with the reservations.
-        feed: applies pods that were read.
-        is_under_way: returns whether a pod is being bound.
-        release: releases the reservation of a pod.
+        feed: the feed that applies the results of reads.
+        is_under_way: a function that returns whether a pod is being bound.
+        release: a function that releases the reservation of a pod.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BindingOutcomes:
     ) -> None:
         self._api, self._ledger, self._feed = api, ledger, feed
         self._is_under_way, self._release = is_under_way, release
-        # The time of the last Binding, on the clock of `time.monotonic`, by the pod's UID.
+        # For each pod UID, the time of the last Binding on the clock of `time.monotonic`.
         self._unsettled: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class BindingOutcomes:
         self._unsettled.pop(uid, None)
 
     async def run(self) -> None:
-        """Until cancelled, read the pods whose outcome is unknown from the API server."""
+        """Read the pods with unknown outcomes from the API server until cancelled."""
         while True:
             await asyncio.sleep(_SETTLE_INTERVAL_SECONDS)
             for uid in list(self._unsettled):
@@ -74,7 +74,7 @@ class BindingOutcomes:
                     await self.read_outcome(held)
 
     def recheck(self, held: Holding) -> None:
-        """Schedule a check of a holding against the API server, because a list does not contain it."""
+        """Schedule a read of a holding's pod, because a list does not contain the pod."""
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
     def take_read(self, ref: PodRef, pod: Pod) -> None:
@@ -84,7 +84,8 @@ class BindingOutcomes:
             if ref.uid in self._feed.pending:
                 self._feed.take_pod(pod)
             return
-        # The pod may have been deleted after the response was sent, so it stays unsettled until the watch reports it.
+        # The pod may have been deleted after the response was sent, so its outcome is unknown until the watch reports
+        # the pod.
         self._feed.take_pod(pod)
         self._unsettled.pop(ref.uid, None)
         held = self._ledger.find_holding(ref.uid)
@@ -92,7 +93,7 @@ class BindingOutcomes:
             self._unsettled[ref.uid] = time.monotonic()
 
     async def read_outcome(self, held: Holding, *, binding: bool = False) -> None:
-        """Read the outcome of a holding; `binding` means that the caller is the bind in progress."""
+        """Read the outcome of a holding; `binding` states whether the caller is the bind in progress."""
         ref, pod = held.pod, None
         try:
             pod = await read_pod(self._api, ref)

@@ -28,9 +28,9 @@ _P = TypeVar("_P", bound=Pod)
 
 # Deadline for a write in the API server.
 WRITE_SECONDS: Final = 5
-# A Binding is sent within this time, or not at all.
+# A Binding that cannot be sent within this time is not sent.
 SEND_SECONDS: Final = 6.0
-# How long the Bindings of a predecessor may still take effect after it has ended.
+# Time during which Bindings of a previous process may still take effect after its end.
 PREDECESSOR_SECONDS: Final = WRITE_SECONDS + 1.0
 
 _pod = msgspec.json.Decoder(Pod)
@@ -46,10 +46,10 @@ async def write_binding(
         pod: the pod.
         node: the node.
         annotations: the annotations to set on the pod.
-        version: the resource version that the pod must have; empty for any.
+        version: the resource version that the pod must have; empty for any version.
 
     Raises:
-        ApiError: the API server rejected the Binding or did not answer.
+        ApiError: the API server rejected the Binding or did not respond.
     """
     metadata: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if annotations:
@@ -59,21 +59,21 @@ async def write_binding(
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     try:
-        # No byte is sent later: the next leader relies on that.
+        # The next leader relies on the fact that no byte is sent later.
         async with asyncio.timeout(SEND_SECONDS):
             await api.post(
                 f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{WRITE_SECONDS}s"}
             )
     except TimeoutError as exc:
-        raise ApiError(f"no answer within {SEND_SECONDS:.0f} s") from exc
+        raise ApiError(f"no response within {SEND_SECONDS:.0f} s") from exc
 
 
 async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
     """Return the pod with this UID.
 
     Raises:
-        PodGoneError: it no longer exists.
-        ApiError: the API server rejected the request or did not answer.
+        PodGoneError: the pod no longer exists.
+        ApiError: the API server rejected the request or did not respond.
     """
     return await read_pod_as(api, pod, _pod)
 
@@ -82,13 +82,13 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
     """Return the pod with this UID, decoded as a pod type with more fields.
 
     Raises:
-        PodGoneError: it no longer exists.
-        ApiError: the API server rejected the request, did not answer, or sent an unreadable response.
+        PodGoneError: the pod no longer exists.
+        ApiError: the API server rejected the request, did not respond, or sent an unreadable response.
     """
     try:
         found = decode(decoder, await api.get(build_pod_path(pod.namespace, pod.name)))
     except UNREADABLE as exc:
-        raise ApiError(f"pod {pod} cannot be read: {exc}") from exc
+        raise ApiError(f"cannot read pod {pod}: {exc}") from exc
     except ApiError as exc:
         if not exc.not_found:
             raise
@@ -101,12 +101,12 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
 def build_annotations(
     pod: CardPod, entry: NodeEntry | None, assignment: Assignment, *, limits: bool = False
 ) -> dict[str, str]:
-    """Return the annotations for a pod's Binding: its assignment, also in the format of its dialect.
+    """Return the annotations for a pod's Binding: the assignment in accelkit's format and in the format of its dialect.
 
     Args:
         pod: the pod.
-        entry: its node; None if the node is no longer known.
-        assignment: the cards that it gets.
+        entry: the node of the pod; None if the node is no longer known.
+        assignment: the assignment of the pod.
         limits: whether to write the limits of each container on NVIDIA cards.
     """
     own = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
@@ -120,7 +120,7 @@ def build_annotations(
         return own
     granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
     try:
-        # Write all keys, so that values that a user set there have no effect.
+        # Write all keys, so that values from users have no effect.
         return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **own}
     except AssignmentError as exc:
         log.warning("cannot write the annotations of pod %s for dialect %s: %s", pod.ref, pod.dialect.name, exc)

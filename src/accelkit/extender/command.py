@@ -24,7 +24,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 @click.command(short_help="Serve kube-scheduler.")
 @click.version_option(__version__, prog_name="accelkit extender")
 @click.option("--listen", default="0.0.0.0:32766", show_default=True, help="Address and port to serve on.")
-@click.option("--plain-http", is_flag=True, help="Serve without TLS; on the loopback address only.")
+@click.option("--plain-http", is_flag=True, help="Serve without TLS, on a loopback address only.")
 @click.option("--tls-cert", type=FILE, help="Certificate chain of this server (PEM).")
 @click.option("--tls-key", type=FILE, help="Private key of this server (PEM).")
 @click.option("--client-ca", type=FILE, help="Authority that signed the clients' certificates (PEM).")
@@ -49,7 +49,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     type=click.IntRange(min=0),
     default=MOST_NODES,
     show_default=True,
-    help="Most nodes that filter returns, the best by the policy; 0 for all that fit.",
+    help="Maximum number of nodes that filter returns, the best by the policy; 0 for all nodes that fit.",
 )
 @click.option(
     "--dialect",
@@ -68,41 +68,41 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 )
 @kubeconfig_option
 @click.option(
-    "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
+    "--probe-port", type=click.IntRange(1, 65535), help="Port for /healthz, /readyz, /version, /metrics, without TLS."
 )
 @click.option(
     "--read-port",
     type=click.IntRange(1, 65535),
-    help="With --service: port of GET /inspect and /version with TLS, for clients with a token of the API server.",
+    help="With --service: TLS port for GET /inspect and /version, for clients with a token of the API server.",
 )
 @click.option(
     "--certificates",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of certificates, NAME.crt of Secret NAME, whose expiry /metrics reports.",
+    help="Folder of certificates whose expiry /metrics reports; NAME.crt contains the certificate of Secret NAME.",
 )
 @click.option("--lease", help="NAMESPACE/NAME of the Lease that elects the replica that binds; omit for one replica.")
 @click.option("--identity", envvar="POD_NAME", help="With --lease: name of this replica, unique among the replicas.")
 @click.option("--advertise", envvar="POD_IP", help="With --service: address of this replica in the cluster.")
-@click.option("--service", help="With --lease: the Service whose EndpointSlice the leader writes.")
+@click.option("--service", help="With --lease: name of the Service whose EndpointSlice the leader writes.")
 @click.option(
     "--http2/--no-http2",
     default=True,
     show_default=True,
     envvar="ACCELKIT_HTTP2",
-    help="Serve HTTP/2 to clients that support it, all requests on one connection; HTTP/1.1 to others.",
+    help="Serve HTTP/2 to clients that support it, with all requests on one connection, and HTTP/1.1 to other clients.",
 )
 @click.option(
     "--wake/--no-wake",
     default=False,
     show_default=True,
-    help="Annotate nodes whose cards are freed, so that kube-scheduler tries waiting pods again (Kubernetes 1.30).",
+    help="Annotate nodes with freed cards, so that kube-scheduler retries waiting pods; requires Kubernetes 1.30.",
 )
 @click.option(
     "--pod-groups/--no-pod-groups",
     envvar="ACCELKIT_POD_GROUPS",
     default=False,
     show_default=True,
-    help="Assign cards to all pods of a group together, or to none of them.",
+    help="Assign cards to all pods of a group together, or to none of its pods.",
 )
 @click.option(
     "--pod-group-seconds",
@@ -110,7 +110,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    help="With --pod-groups: seconds for which cards stay reserved for a group whose pods are not all bound.",
+    help="With --pod-groups: seconds for which cards remain reserved for a group until all its pods are bound.",
 )
 @click.option(
     "--pod-group-hold",
@@ -118,20 +118,20 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="With --pod-groups: seconds for which a bind waits for other pods of its group; half of httpTimeout.",
+    help="With --pod-groups: seconds for which a bind waits for other pods of its group; use half of httpTimeout.",
 )
 @click.option(
     "--container-limits/--no-container-limits",
     default=False,
     show_default=True,
-    help="Annotate pods with the limits of each container on NVIDIA's cards, which KAI's gpu-fractioning enforces.",
+    help="Annotate pods with the limits of each container on NVIDIA cards, which KAI's gpu-fractioning enforces.",
 )
 @click.option(
     "--evict-for-priority/--no-evict-for-priority",
     envvar="ACCELKIT_EVICT_FOR_PRIORITY",
     default=False,
     show_default=True,
-    help="Evict pods for a pod of higher priority if it fits the totals of a node, but none of its cards.",
+    help="Evict pods for a pod of higher priority if it fits the total amounts of a node, but none of its cards.",
 )
 @log_format_option
 @log_folder_option
@@ -165,7 +165,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     log_format: str,
     log_dir: Path | None,
 ) -> None:
-    """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
+    """Serve kube-scheduler: filter and prioritize nodes, and bind pods, based on the memory of each card."""
     set_up_service_log(load_dialect(dialects[0]).logs.extender, log_dir, LogFormat(log_format))
     address = parse_listen(
         listen,

@@ -33,8 +33,8 @@ class LeaderEndpoint:
         service: the name of a Service without a selector; the EndpointSlice has the same name.
         address: the cluster-internal IP address of this replica.
         port: the port of this replica.
-        pod: the name of this pod; the API server proxies only to pod addresses.
-        read_port: the port for readers; None if there is none.
+        pod: the name of this pod, because the API server proxies only to addresses of pods.
+        read_port: the port for readers; None without a read port.
     """
 
     namespace: str
@@ -46,7 +46,7 @@ class LeaderEndpoint:
 
 
 class EndpointWriter:
-    """Writer of the EndpointSlice that contains this replica, and of the Endpoints object if it serves readers.
+    """Writer of the EndpointSlice that contains this replica and, with a read port, of the Endpoints object.
 
     Args:
         api: an open client.
@@ -58,7 +58,7 @@ class EndpointWriter:
         self._endpoint = endpoint
 
     async def run(self) -> None:
-        """Write the address, and restore it after foreign changes, until cancelled. It is not removed at the end."""
+        """Write the address, and restore it after changes by other clients, until cancelled; the address remains."""
         while True:
             try:
                 await self.write()
@@ -70,7 +70,7 @@ class EndpointWriter:
         """Set this replica as the only address of the EndpointSlice and of the Endpoints object.
 
         Raises:
-            ApiError: the API server rejected the write, or did not answer.
+            ApiError: the API server rejected the write or did not respond.
         """
         at = self._endpoint
         slices = build_collection_path("discovery.k8s.io/v1", "endpointslices", at.namespace)
@@ -93,7 +93,7 @@ class EndpointWriter:
         present = msgspec.json.decode(answer)
         desired = build(present["metadata"])
         if fixed and present[fixed] != desired[fixed]:
-            # The field is immutable, so the next round recreates the object.
+            # The field is immutable, so delete the object; the next round creates it again.
             await self._api.delete(path)
             return
         if any(present.get(key) != desired[key] for key in ("endpoints", "ports", "subsets") if key in desired):
@@ -124,8 +124,8 @@ class EndpointWriter:
         }
 
     def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
-        # Only the API server's proxy needs this, for the read port: up to Kubernetes 1.36, it does not read
-        # EndpointSlices.
+        # The API server's proxy for the read port needs this object, because up to Kubernetes 1.36, the proxy does not
+        # read EndpointSlices.
         labels = {"endpointslice.kubernetes.io/skip-mirror": "true", **PART_OF_LABELS}
         addresses = [{"ip": self._endpoint.address, **self._target()}]
         return {

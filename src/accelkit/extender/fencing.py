@@ -1,9 +1,9 @@
 """Fencing of the former leader: its Bindings fail before the new leader assigns cards.
 
-A Binding carries the resource version of its pod, and the API server compares it in the transaction that binds the pod.
-So the new leader writes one annotation on each pod that waits for cards. A Binding of the former leader, even one that
-it sends later, names an older version, so the API server rejects it. If a Binding took effect before the write, the
-response to the write contains the node of the pod, and the ledger counts it.
+A Binding contains the resource version of its pod, and the API server compares the version in the transaction that
+binds the pod. The new leader writes one annotation on each pod that waits for cards. The API server then rejects every
+Binding from the former leader, because it contains an older version. If a Binding took effect before the write, the
+response to the write contains the node of the pod, and the ledger counts the pod.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from accelkit.model.pod import Pod, PodRef
 
 log = logging.getLogger(__name__)
 
-# The number of concurrent writes.
+# Maximum number of concurrent writes.
 _AT_ONCE: Final = 32
 _PAUSE_SECONDS: Final = 0.5
-# Fencing more pods than this takes longer than waiting until no Binding of the former leader can arrive.
+# Maximum number of pods to fence. For more pods, it takes less time to wait until no Binding of the former leader can
+# arrive.
 MOST_PODS: Final = 4000
 
 _pod = msgspec.json.Decoder(Pod)
 
 
 class Fence:
-    """Fences the pods that wait for cards, each time this replica becomes the leader.
+    """Fence that protects the pods that wait for cards each time this replica becomes the leader.
 
     Args:
         api: an open client.
-        feed: provides the waiting pods.
-        may_write: returns whether this replica still leads.
-        take: applies a pod from a response from the API server.
-        on_fenced: called when no Binding of the former leader can take effect anymore.
+        feed: the feed with the waiting pods.
+        may_write: a function that returns whether this replica is still the leader.
+        take: a function that applies a pod from a response of the API server.
+        on_fenced: a function that is called when no Binding of the former leader can take effect anymore.
     """
 
     def __init__(
@@ -63,19 +64,19 @@ class Fence:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start fencing the pods that are waiting now, and cancel any earlier run."""
+        """Start fencing the current waiting pods, and cancel any earlier run."""
         self.cancel()
         self._task = asyncio.create_task(self._run([each.pod.ref for each in self._feed.pending.values()]))
 
     def cancel(self) -> None:
-        """Cancel the current run, if there is one."""
+        """Cancel the current run, if any."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     async def _run(self, pods: list[PodRef]) -> None:
         if len(pods) > MOST_PODS:
-            log.warning("not fencing %d pods that wait for cards: fencing would take longer than waiting", len(pods))
+            log.warning("fencing skipped pods=%d reason=too many waiting pods", len(pods))
             return
         annotations = {FENCED_AT_ANNOTATION: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
         left = iter(pods)
@@ -88,16 +89,16 @@ class Fence:
         try:
             await asyncio.gather(*workers)
         except ApiError as exc:
-            log.warning("cannot fence the pods that wait for cards: %s", exc)
+            log.warning("cannot fence the waiting pods: %s", exc)
         else:
-            log.info("fenced %d pods that wait for cards", len(pods))
+            log.info("fenced waiting pods=%d", len(pods))
             self._on_fenced()
         finally:
             for each in workers:
                 each.cancel()
 
     async def _fence(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        """Write the annotation, and retry until the API server answers.
+        """Write the annotation, and retry until the API server responds.
 
         Raises:
             ApiError: the API server rejected the write, or this replica is no longer the leader.
@@ -105,7 +106,7 @@ class Fence:
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         while True:
             if not self._may_write():
-                raise ApiError("this replica is not the leader any more")
+                raise ApiError("this replica is no longer the leader")
             try:
                 found = await self._write(pod, patch)
             except PodGoneError:
@@ -123,10 +124,10 @@ class Fence:
         try:
             return decode(_pod, await self._api.patch(build_pod_path(pod.namespace, pod.name), patch))
         except UNREADABLE as exc:
-            raise ApiError(f"pod {pod} cannot be read: {exc}", status=HTTPStatus.UNPROCESSABLE_ENTITY) from exc
+            raise ApiError(f"cannot read pod {pod}: {exc}", status=HTTPStatus.UNPROCESSABLE_ENTITY) from exc
         except ApiError as exc:
             if exc.not_found:
-                raise PodGoneError(f"pod {pod} does not exist any more") from exc
+                raise PodGoneError(f"pod {pod} no longer exists") from exc
             if exc.conflict:
                 # Either a new pod has the same name, which raises PodGoneError here, or the pod has changed too often;
                 # then the caller tries again.

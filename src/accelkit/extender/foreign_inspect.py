@@ -1,7 +1,7 @@
-"""`inspect` at the paths of other systems, in their JSON formats: amounts in units of memory or in slices.
+"""Responses to `inspect` at the paths of other systems, in their JSON formats with units of memory or slices.
 
-The dialects describe how the systems differ. The defects of these systems are not copied: an unallocated pod does not
-make a request fail, a pod that has ended is not counted, and the response for an unknown node is a sentence.
+The dialects describe the differences between the systems. Defects of these systems are not reproduced: requests succeed
+if a pod is unallocated, ended pods are not counted, and the response for an unknown node is a sentence.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Json = dict[str, Any]
 
 
 def make_foreign_inspects(names: Collection[str], created: Callable[[str], str | None]) -> dict[str, ForeignInspect]:
-    """Return the handler for each path; if several systems share a path, the handler of one that is in use.
+    """Return the handler for each path; if several systems share a path, prefer the handler of an enabled dialect.
 
     Args:
-        names: the dialects in use.
-        created: returns the creation time of a pod by UID; None if unknown.
+        names: the names of the enabled dialects.
+        created: a function that returns the creation time of the pod with a given UID; None if unknown.
     """
     found: dict[str, ForeignInspect] = {}
     for dialect in (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(names)):
@@ -48,8 +48,8 @@ class ForeignInspect:
 
     Args:
         dialect: the dialect of the system.
-        format_: its JSON format.
-        created: returns the creation time of a pod by UID; None if unknown.
+        format_: the JSON format of the system.
+        created: a function that returns the creation time of the pod with a given UID; None if unknown.
     """
 
     def __init__(self, dialect: Dialect, format_: InspectFormat, created: Callable[[str], str | None]) -> None:
@@ -68,7 +68,7 @@ class ForeignInspect:
         return node if self._format.bare else {"nodes": [node]}
 
     def describe_unknown_node(self, name: str) -> str:
-        """Return the sentence for a node that has no cards."""
+        """Return the sentence for a node without cards."""
         return self._format.unknown_node.format(node=name)
 
     def _view(self, entry: NodeEntry) -> Json:
@@ -113,7 +113,7 @@ def _in_slices(entry: NodeEntry, per_card: int) -> Iterator[_Device]:
 
 
 def _charged_cards(entry: NodeEntry) -> Iterator[tuple[int, Card, Sequence[tuple[Holding, Charge]]]]:
-    """Yield each card with its number in other systems, and the charges of pods on it."""
+    """Yield each card with its number in other systems and the charges of pods on the card."""
     holdings = sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
     for place, card in enumerate(entry.list_cards()):
         pods = [(held, held.charges[card.id]) for held in holdings if card.id in held.charges]

@@ -15,18 +15,18 @@ from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
-# A busy API server must answer one of four renewals; after a failover, pods are bound again within 5 s.
+# A busy API server must respond to one of four renewals. After a failover, pods are bound again within 5 s.
 LEASE_SECONDS: Final = 3
 _TERM_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.5
-# Time after the takeover of the Lease after which no Binding of the former leader can arrive, unless its process was
-# suspended in between. Fencing excludes that case, and takes less time.
+# Time from the takeover of the Lease until no Binding of the former leader can arrive, unless its process was
+# suspended. Fencing also covers suspended processes, and takes less time.
 TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_SECONDS + 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One of several extenders; `endpoint` is None if no Service routes to the leader."""
+    """One replica of the extender; `endpoint` is None if no Service routes to the leader."""
 
     lease: LeaseName
     identity: str
@@ -42,37 +42,38 @@ def parse_replica(
     service: str | None,
     read_port: int | None = None,
 ) -> Replica | None:
-    """Return the replica that the options describe; None without a Lease.
+    """Return the replica from the options; None without a Lease.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
     """
     if not lease:
         if service:
-            raise ConfigurationError("--service needs --lease", next_step="set --lease NAMESPACE/NAME")
+            raise ConfigurationError("--service requires --lease", next_step="set --lease NAMESPACE/NAME")
         return None
     name = parse_lease(lease)
     if not identity:
-        raise ConfigurationError("--lease needs a name of this replica", next_step="set --identity, or set POD_NAME")
+        raise ConfigurationError("--lease requires a name for this replica", next_step="set --identity or POD_NAME")
     if not service:
         return Replica(name, identity)
     try:
         address = str(ipaddress.ip_address(advertise or ""))
     except ValueError as exc:
         raise ConfigurationError(
-            f"--service needs our address, and {advertise or ''!r} is none", next_step="give --advertise, or set POD_IP"
+            f"--service requires an IP address of this replica, not {advertise or ''!r}",
+            next_step="set --advertise or POD_IP",
         ) from exc
     return Replica(name, identity, LeaderEndpoint(name.namespace, service, address, port, identity, read_port))
 
 
 class Leadership:
-    """Competes for the Lease, and routes the Service to this replica while it holds the Lease.
+    """Participant in the leader election, which routes the Service to this replica while it holds the Lease.
 
     Args:
         api: an open client.
         replica: this replica.
-        on_acquired: called when this replica starts to lead.
-        on_lost: called when this replica may no longer bind.
+        on_acquired: a function that is called when this replica becomes the leader.
+        on_lost: a function that is called when this replica may no longer bind.
     """
 
     def __init__(
@@ -93,35 +94,35 @@ class Leadership:
         )
 
     def leads(self) -> bool:
-        """Return whether this replica leads now."""
+        """Return whether this replica is the leader."""
         return self._elector.leads()
 
     @property
     def resumed(self) -> bool:
-        """Whether no other replica has led since this replica last led."""
+        """Whether no other replica has been the leader since this replica was the leader."""
         return self._elector.resumed
 
     @property
     def may_fence(self) -> bool:
-        """Whether the former leader used the same times: its term is over, and its Bindings contain pod versions.
+        """Whether the former leader used the same time limits, so that its term has ended and fencing is possible.
 
-        If the Lease was missing, the former leader may not have detected yet that it was deleted.
+        If the Lease was missing, the former leader may not have detected the deletion yet.
         """
         former = self._elector.former_seconds
         return former is not None and former <= LEASE_SECONDS
 
     def check(self) -> None:
-        """Check that this replica leads now.
+        """Check that this replica is the leader.
 
         Raises:
-            NotLeadingError: this replica does not lead; the message names the one that does.
+            NotLeadingError: this replica is not the leader; the message contains the name of the leader.
         """
         if not self.leads():
             holder = self._elector.holder or "no replica"
             raise NotLeadingError(f"this replica does not bind pods; {holder} holds the Lease")
 
     async def run(self) -> None:
-        """Compete until cancelled."""
+        """Participate in the election until cancelled."""
         try:
             await self._elector.run()
         finally:
@@ -131,7 +132,7 @@ class Leadership:
                     await self._writing
 
     async def release(self) -> None:
-        """Release the Lease; all work that started under it must be finished."""
+        """Release the Lease, after all work that requires the Lease has finished."""
         await self._elector.release()
 
     def _acquired(self) -> None:

@@ -22,7 +22,7 @@ def parse_listen(
     client_ca: Path | None,
     client_names: Collection[str] = (),
 ) -> Listen:
-    """Return the address and the certificates with which to serve.
+    """Return the address and the certificates of the server.
 
     Raises:
         ConfigurationError: the address is invalid, certificates are missing, or plain HTTP is not on loopback.
@@ -42,10 +42,10 @@ def parse_listen(
         )
     for path in (certificate, key, client_ca):
         if not path.is_file():
-            raise ConfigurationError(f"{path} is not a file")
+            raise ConfigurationError(f"cannot read {path}: it does not exist, or is not a file")
     if not client_names:
         raise ConfigurationError(
-            "no client name is set", next_step="set --client-name to the common name or a DNS name of clients"
+            "no client name is set", next_step="set --client-name to the common name or a DNS name of the clients"
         )
     files = TlsFiles(certificate, key, client_ca, frozenset(client_names))
     make_context(files)
@@ -53,7 +53,7 @@ def parse_listen(
 
 
 def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | None:
-    """Return the address for readers: same host and certificate as for the verbs, without client certificates.
+    """Return the address for readers, with the host and certificate of the verbs, and without client certificates.
 
     Raises:
         ConfigurationError: no Service is set, or the port would serve plain HTTP.
@@ -62,7 +62,7 @@ def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | N
         return None
     if at.tls is None or not service:
         raise ConfigurationError(
-            "--read-port needs TLS and a Service",
+            "--read-port requires TLS and a Service",
             next_step="set --service and certificates, or omit --read-port",
         )
     return Listen(at.host, port, replace(at.tls, client_ca=None))
@@ -71,9 +71,7 @@ def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | N
 def _address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    wrong = ConfigurationError(
-        f"{address!r} is not a valid address to listen on", next_step="write it as 0.0.0.0:32766"
-    )
+    wrong = ConfigurationError(f"{address!r} is not a valid listen address", next_step="use the form 0.0.0.0:32766")
     try:
         ipaddress.ip_address(host)
         number = int(port)

@@ -1,4 +1,4 @@
-"""Metrics of the extender: requests and the contents of the ledger, in a separate registry."""
+"""Metrics of the extender about requests and the ledger, in a separate registry."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Minimum pause between two renderings, as a multiple of the time that one took.
+# Minimum pause between two renderings, as a multiple of the time of the first rendering.
 _PAUSE_RATIO: Final = 10
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class _LedgerCollector(Collector):
-    """Collector of the ledger. Values are per node: the node agent provides the series for each card."""
+    """Collector of the ledger's values for each node; the node agent provides the series for each card."""
 
     def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
         self._ledger = ledger
@@ -33,10 +33,10 @@ class _LedgerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         cards = GaugeMetricFamily("accelkit_cards", "Cards in the node's inventory.", labels=["node"])
-        capacity = GaugeMetricFamily(
-            "accelkit_memory_capacity_bytes", "Memory of the node's cards that can be shared.", labels=["node"]
+        capacity = GaugeMetricFamily("accelkit_memory_capacity_bytes", "Capacity of the node's cards.", labels=["node"])
+        used = GaugeMetricFamily(
+            "accelkit_memory_used_bytes", "Memory that pods hold on the cards of the node.", labels=["node"]
         )
-        used = GaugeMetricFamily("accelkit_memory_used_bytes", "Memory that pods hold on the node.", labels=["node"])
         unassigned = GaugeMetricFamily(
             "accelkit_unassigned_pods", "Bound pods that hold cards without a readable assignment.", labels=["node"]
         )
@@ -65,12 +65,12 @@ class _FeedCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             "accelkit_disbelieved_assignments",
-            "Pods whose assignment, or a part of it, is not valid.",
+            "Pods whose assignment is at least partly invalid.",
             value=self._invalid_assignments(),
         )
         yield CounterMetricFamily(
             "accelkit_unreadable_objects",
-            "Pods, nodes and lists of cards that cannot be read.",
+            "Unreadable pods, nodes and lists of cards.",
             value=self._unreadable(),
         )
 
@@ -83,7 +83,7 @@ class _RequestCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         counted = CounterMetricFamily(
-            "accelkit_extender_requests", "Requests of kube-scheduler, by version of HTTP.", labels=["protocol"]
+            "accelkit_extender_requests", "Requests from kube-scheduler, by HTTP version.", labels=["protocol"]
         )
         for protocol, count in self._requests().items():
             counted.add_metric([protocol], count)
@@ -91,7 +91,7 @@ class _RequestCollector(Collector):
 
 
 class _CertificateCollector(Collector):
-    """Collector of the expiry of certificates in a folder; each file `NAME.crt` comes from the Secret NAME."""
+    """Collector of the expiry of certificates in a folder; each file `NAME.crt` belongs to the Secret NAME."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -112,16 +112,16 @@ class ExtenderMetrics:
     """Metrics of the extender.
 
     Args:
-        ledger: read at each scrape.
-        silent_seconds: returns the time since the last response from the API server.
-        leads: returns whether this replica may bind.
-        certificates: folder of certificates, `NAME.crt`, whose expiry is reported.
-        sharing: collector of the sharing rules; None if there are none.
-        invalid_assignments: returns the number of pods whose assignment is at least partly invalid.
-        unreadable: returns the number of objects that could not be read.
-        requests: returns the number of requests on the port for the verbs, by HTTP version.
-        stages: returns the exposition text of the stages of nodes.
-        clock: returns seconds of a monotonic clock.
+        ledger: the ledger, which is read at each scrape.
+        silent_seconds: a function that returns the time since the last response from the API server.
+        leads: a function that returns whether this replica may bind.
+        certificates: the folder of certificates, `NAME.crt`, whose expiry is reported.
+        sharing: the collector of the sharing rules; None without sharing rules.
+        invalid_assignments: a function that returns the number of pods whose assignment is at least partly invalid.
+        unreadable: a function that returns the number of unreadable objects.
+        requests: a function that returns the number of requests on the port for the verbs, by HTTP version.
+        stages: a function that returns the exposition text of the stages of nodes.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -144,15 +144,15 @@ class ExtenderMetrics:
         self._text, self._render_at = b"", -math.inf
         self.duration = Histogram(
             "accelkit_extender_request_duration_seconds",
-            "Time from the whole body to the reply.",
+            "Time from the end of the request to the response.",
             ["verb"],
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.errors = Counter("accelkit_extender_errors", "Replies with an error.", ["verb"], registry=self._registry)
+        self.errors = Counter("accelkit_extender_errors", "Responses with an error.", ["verb"], registry=self._registry)
         self.wakes = Counter(
             "accelkit_extender_wakes",
-            "Nodes annotated so that kube-scheduler tries waiting pods again.",
+            "Annotations of nodes that make kube-scheduler retry waiting pods.",
             ["result"],
             registry=self._registry,
         )
@@ -170,7 +170,7 @@ class ExtenderMetrics:
         """Create and return the counter of evictions for pods of higher priority, by `result`."""
         return Counter(
             "accelkit_extender_evictions",
-            "Evictions by the extender, so that a pod of higher priority gets a card.",
+            "Evictions by the extender for pods of higher priority.",
             ["result"],
             registry=self._registry,
         )
@@ -179,15 +179,15 @@ class ExtenderMetrics:
         """Create and return the counter of pods for which the watch lost an event."""
         return Counter(
             "accelkit_extender_lost_pod_events",
-            "Pods of which the watch lost an event, found by comparison with a list.",
+            "Pods for which the watch lost an event, detected by comparison with a list.",
             registry=self._registry,
         )
 
     def render(self) -> bytes:
         """Return the exposition text.
 
-        Any client may request the text, and on a large cluster rendering takes a tenth of a second. So rendering
-        takes up at most a tenth of the time, and a request that follows immediately gets the same text.
+        Any client may request the text, and rendering takes a tenth of a second on a large cluster. Therefore,
+        rendering uses at most a tenth of the time, and a request that follows immediately gets the same text.
         """
         now = self._clock()
         if now >= self._render_at:

@@ -1,4 +1,4 @@
-"""Scores of nodes for the prioritize verb, from 0 to 10, cached while the nodes do not change."""
+"""Scores of nodes for the prioritize verb, from 0 to 10, cached until the nodes change."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_SHAPES: Final = 32
 
 
 class NodeScores:
-    """The scores of all nodes under every policy.
+    """Scores of all nodes for every policy.
 
     Args:
-        ledger: the nodes.
+        ledger: the ledger that contains the nodes.
         mix: the task mix, which another component updates.
     """
 
@@ -44,8 +44,8 @@ class NodeScores:
         Args:
             names: the names of nodes that the pod fits.
             request: the request of the pod.
-            policy: the policy that scores them.
-            task: the type of the pod in the mix.
+            policy: the policy that scores the nodes.
+            task: the type of the pod in the task mix.
         """
         if policy is Policy.FRAGMENTATION and task is not None:
             return self._rank_by_cost(names, task)
@@ -58,14 +58,14 @@ class NodeScores:
     def choose(
         self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[str]:
-        """Return the best nodes under the policy; among equals, those that have been in the ledger longest come first.
+        """Return the best nodes for the policy; among equal nodes, the node with the lowest row is the best.
 
         Args:
             names: the names of nodes that the pod fits, all known to the ledger.
-            most: the number of nodes.
-            request: same meaning as in `rank`.
-            policy: same meaning as in `rank`.
-            task: same meaning as in `rank`.
+            most: the maximum number of nodes.
+            request: the request of the pod.
+            policy: the policy that scores the nodes.
+            task: the type of the pod in the task mix.
         """
         rows = self._names.find_rows(names)
         if policy is Policy.FRAGMENTATION and task is not None:
@@ -78,7 +78,7 @@ class NodeScores:
         return [names[place] for place in _find_least(costs, rows, most).tolist()]
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
-        """Return scores that are spread over the nodes of the query: the best gets 10, the worst 0."""
+        """Return scores that are spread over the nodes of the query: 10 for the best node, and 0 for the worst."""
         rows = self._names.find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
@@ -86,12 +86,12 @@ class NodeScores:
             costs = self._costs.measure(task, rows[known])
             best, worst = float(costs.min()), float(costs.max())
             part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
-            # Only the best nodes get the highest score: rounding must not add more.
+            # Only the best nodes get the highest score; rounding must not add other nodes.
             scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
         return list(map(HostPriority, names, scores.tolist()))
 
     def _find(self, request: PodRequest, policy: AnyPolicy) -> _KeptScores:
-        # The topology policy depends on the request and each node, the other policies on the node alone.
+        # Scores of the topology policy depend on the request and the node, other scores only on the node.
         key = policy, request if policy is Policy.TOPOLOGY else None
         if key not in self._kept and len(self._kept) >= _MOST_SHAPES:
             self._kept.popitem(last=False)
@@ -102,13 +102,13 @@ class NodeScores:
 
 
 def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
-    """Return the positions of the lowest costs in ascending order; among equals, the first rows win.
+    """Return the positions of the lowest costs in ascending order; among equal costs, the first rows precede.
 
-    An arbitrary choice between equals would scatter pods over equivalent nodes.
+    An arbitrary choice among equal costs would scatter pods over equivalent nodes.
     """
     places = np.arange(len(costs))
     if most < len(costs):
-        # All nodes that cost no more than the last one needed; thousands may have the same cost.
+        # Select all nodes up to the cost of the last required node; thousands of nodes may have this cost.
         last = np.partition(costs, most - 1)[most - 1]
         below, equal = places[costs < last], places[costs == last]
         wanted = most - len(below)
@@ -119,14 +119,14 @@ def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
 
 
 class _KeptScores:
-    """The score of each node under one policy.
+    """Score of each node for one policy.
 
     Args:
-        policy: the policy that scores them.
-        request: the request that it scores; None if the policy depends on the nodes alone.
+        policy: the policy that scores the nodes.
+        request: the request of the pod; None if the scores depend only on the nodes.
 
     Attributes:
-        by_name: the scores in the form that kube-scheduler reads.
+        by_name: the scores in kube-scheduler's format, by node name.
         by_row: the same scores by row of the table.
     """
 

@@ -1,7 +1,7 @@
-"""Periodic comparison of all pods with the pods that the watch delivered, which detects lost events.
+"""Periodic comparison of all pods with the results of the watch, which detects lost events.
 
 The API server lists the metadata of all pods. If the watch does not deliver a listed version within a few seconds, the
-event of that pod was lost. Then all pods are listed again, as after a broken watch.
+event of this pod was lost. All pods are then listed again, as after a broken watch.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from accelkit.logs import Facts
 
 log = logging.getLogger(__name__)
 
-# A list of 50,000 pods is about 100 MB of metadata, so the pause grows with the number of pods: it is 5 minutes for
-# 50,000.
+# Minimum pause between two comparisons. A list of 50,000 pods is about 100 MB of metadata, so the pause grows with the
+# number of pods: it is 5 minutes for 50,000 pods.
 _LEAST_PAUSE_SECONDS: Final = 15.0
 _PAUSE_SECONDS_PER_POD: Final = 0.006
-# How long the watch has to deliver a version that a list contains.
+# Time within which the watch must deliver a listed version.
 _WATCH_LAG_SECONDS: Final = 3.0
 
 
 class PodComparison:
-    """Comparison of the versions of all pods with those that the feed has applied.
+    """Comparison of the versions of all pods with the versions that the feed has applied.
 
     Args:
         api: an open client.
-        feed: provides the versions that were applied.
-        compares: returns whether a comparison is due: this replica leads, and its watch is open.
-        relist: lists all pods again.
-        lost: counter of the pods for which an event was lost.
+        feed: the feed with the applied versions.
+        compares: a function that returns whether this replica is the leader and its watch is open.
+        relist: a function that lists all pods again.
+        lost: the counter of the pods for which an event was lost.
     """
 
     def __init__(
@@ -53,7 +53,8 @@ class PodComparison:
         self._api, self._feed = api, feed
         self._compares, self._relist, self._lost = compares, relist, lost
         self._pods = 0
-        # Pods that a list did not repair, such as unreadable pods: they are not listed again for the same version.
+        # Versions of pods that differ even after a new list, for example because the pods are unreadable. The same
+        # version causes no further list.
         self._listed_for: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -70,7 +71,7 @@ class PodComparison:
         """Compare once; list all pods again if the watch has lost an event.
 
         Raises:
-            ApiError: the API server rejected the request or did not answer.
+            ApiError: the API server rejected the request or did not respond.
         """
         listed, version = await list_identities(self._api, PODS)
         self._pods = len(listed)
@@ -85,6 +86,6 @@ class PodComparison:
         self._listed_for = differences
         if lost:
             names = sorted(f"{each.namespace}/{each.name}" for each in listed if each.uid in lost)
-            log.warning(Facts("lost events of pods, listing all pods again", pods=len(lost), first=",".join(names[:5])))
+            log.warning(Facts("events of pods lost, listing all pods again", pods=len(lost), first=",".join(names[:5])))
             self._lost.inc(len(lost))
             self._relist()

@@ -1,4 +1,4 @@
-"""Watch of pods, which updates the ledger's feed and logs the shares that are released."""
+"""Watch handler for pods, which updates the ledger's feed and logs released shares."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PodWatch:
 
     Args:
         ledger: the ledger.
-        feed: updates the ledger.
-        holds: claims the cards that are held for pods, before other requests are answered.
+        feed: the feed that updates the ledger.
+        holds: the holds of pods, whose cards are claimed before the extender answers further requests.
     """
 
     def __init__(self, ledger: Ledger, feed: LedgerFeed, holds: Holds) -> None:
@@ -51,7 +51,7 @@ class PodWatch:
 
 
 def log_release(held: Holding) -> None:
-    """Log the shares that a pod held until now."""
+    """Log the shares that a pod has released."""
     log.info(
         Facts("released", pod=str(held.pod), uid=held.pod.uid, node=held.node, containers=held.assignment.containers)
     )

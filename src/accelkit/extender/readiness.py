@@ -1,4 +1,4 @@
-"""Conditions under which this extender may decide, report its state, and bind."""
+"""Conditions under which this replica of the extender may answer the verbs, report its state, and bind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.leadership import Leadership
 
-# A watch that resumes immediately is not a fault. If the API server is silent for longer, this replica is unready.
+# Maximum time without a response from the API server, after which this replica is not ready. A watch that resumes
+# immediately is not a fault.
 MAX_SILENCE_SECONDS: Final = 5.0
 
 
@@ -16,10 +17,10 @@ class Readiness:
     """Conditions that must hold before a verb is answered.
 
     Args:
-        synced: returns whether nodes and pods have been read.
-        silent_seconds: returns the time since the last response from the API server.
-        leadership: the election; None if this is the only replica.
-        pods_current: returns whether the pods have been read since this replica became allowed to bind.
+        synced: a function that returns whether nodes and pods have been read.
+        silent_seconds: a function that returns the time since the last response from the API server.
+        leadership: the leader election; None if this is the only replica.
+        pods_current: a function that returns whether the pods have been read since this replica became the leader.
     """
 
     def __init__(
@@ -36,11 +37,11 @@ class Readiness:
         self._leadership = leadership
 
     def leads(self) -> bool:
-        """Return whether this replica leads now."""
+        """Return whether this replica is the leader."""
         return self._leadership is None or self._leadership.leads()
 
     def check_synced(self) -> None:
-        """Check that the cluster has been read.
+        """Check that nodes and pods have been read.
 
         Raises:
             NotReadyError: nodes or pods have not been read.
@@ -49,10 +50,10 @@ class Readiness:
             raise NotReadyError("the cluster has not been read yet")
 
     def check_current(self) -> None:
-        """Check that the known API server state is current.
+        """Check that the data from the API server is current.
 
         Raises:
-            NotReadyError: nodes or pods have not been read, or the API server does not answer.
+            NotReadyError: nodes or pods have not been read, or the API server does not respond.
         """
         self.check_synced()
         if (silence := self.silent_seconds()) > MAX_SILENCE_SECONDS:
@@ -62,7 +63,7 @@ class Readiness:
         """Check that this replica answers the verbs.
 
         Raises:
-            NotLeadingError: another replica answers them.
+            NotLeadingError: another replica answers the verbs.
         """
         if self._leadership is not None:
             self._leadership.check()
@@ -71,7 +72,7 @@ class Readiness:
         """Check that a Binding may be sent now.
 
         Raises:
-            NotLeadingError: another replica binds.
+            NotLeadingError: another replica is the leader.
             NotReadyError: the pods have not been read since this replica became the leader.
         """
         self.check_leading()
@@ -79,7 +80,7 @@ class Readiness:
             raise NotReadyError("the pods are being read again")
 
     def may_bind(self) -> bool:
-        """Return whether the known state is current, and a Binding may be sent."""
+        """Return whether the data from the API server is current, and a Binding may be sent."""
         try:
             self.check_current()
             self.check_binding()

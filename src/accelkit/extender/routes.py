@@ -1,6 +1,6 @@
-"""Routes of the extender: decode requests, call the verbs and views, encode the results. No socket handling.
+"""Routes of the extender, which decode requests, call the verbs and views, and encode the results; without sockets.
 
-Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports that text to the user.
+Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports this text to the user.
 For any other status, it reports only the number. All other errors are 4xx or 503 with {"error": …}.
 """
 
@@ -35,9 +35,9 @@ from accelkit.vendors.dialects import list_extender_paths
 
 log = logging.getLogger(__name__)
 
-# It changes nothing, and reveals no more than GET /inspect.
+# Simulations have no side effects, and return no more data than GET /inspect.
 SIMULATE = "/simulate"
-# Number of nodes that are rendered before other requests are answered.
+# Number of nodes to render before other requests are handled.
 _INSPECT_BATCH = 50
 
 
@@ -46,14 +46,14 @@ class Routes:
 
     Args:
         ledger: the ledger that inspect reports.
-        verbs: filter and prioritize.
-        binder: bind.
-        simulator: simulations of these verbs.
-        preemption: preempt.
-        metrics: counts requests, and answers /metrics.
-        readiness: checks whether this replica answers the verbs now.
+        verbs: the verbs filter and prioritize.
+        binder: the bind verb.
+        simulator: the simulator of these verbs.
+        preemption: the preempt verb.
+        metrics: the metrics, which count requests and contain the response of /metrics.
+        readiness: the conditions under which this replica answers the verbs.
         foreign: the handlers of inspect at the paths of other systems, by prefix.
-        dialects: the names of the dialects in use.
+        dialects: the names of the enabled dialects.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Routes:
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
         dialects: Collection[str] = (),
     ) -> None:
-        # accelkit's paths are at the root; these are the prefixes of the extenders that it replaces.
+        # Prefixes of the extenders that accelkit replaces. accelkit's own paths have no prefix.
         self._prefixes = list_extender_paths(dialects)
         self._foreign = foreign
         self._readiness = readiness
@@ -100,7 +100,7 @@ class Routes:
         }
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
-        """Answer one request."""
+        """Handle one request."""
         route = self._strip_prefix(path)
         if (post := self._posts.get(route)) is not None:
             return await self._verb(method, path, route, body, post)
@@ -113,7 +113,7 @@ class Routes:
             return self._refuse(503, str(exc))
 
     async def handle_probe(self, method: str, path: str, _: Headers) -> Reply:
-        """Answer a kubelet or metrics collector without a certificate; expose no pod data and change nothing."""
+        """Handle a request of a kubelet or metrics collector without a certificate, without access to pod data."""
         if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
             return await self.handle(method, path, b"")
         return self._refuse(404, f"{method} {path[:200]} does not exist on this port")
@@ -132,11 +132,11 @@ class Routes:
         self, method: str, path: str, route: str, body: bytes, post: Callable[[bytes], Awaitable[Reply]]
     ) -> Reply:
         if method != "POST":
-            return self._refuse(405, f"{path} takes POST, not {method}")
+            return self._refuse(405, f"{path} requires POST, not {method}")
         try:
             self._readiness.check_leading()
         except NotLeadingError as exc:
-            # kube-scheduler would keep using the connection whatever the response is; a new one reaches the leader.
+            # Close the connection, so that kube-scheduler opens a new connection, which reaches the leader.
             return Reply(503, self._encode({"error": str(exc)}), close=True)
         started = time.perf_counter()
         reply = await post(body)
@@ -153,7 +153,7 @@ class Routes:
         except (NotReadyError, PluginError) as exc:
             result = FilterResult(Error=str(exc))
         except (*UNREADABLE, BadArgsError) as exc:
-            result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
+            result = FilterResult(Error=f"accelkit cannot read the arguments of filter: {exc}")
         if result.Error:
             self._metrics.errors.labels("filter").inc()
         return Reply(200, self._encode(result))
@@ -163,7 +163,7 @@ class Routes:
             return Reply(200, self._encode(self._verbs.prioritize(self._args.decode(body))))
         except (*UNREADABLE, BadArgsError) as exc:
             self._metrics.errors.labels("prioritize").inc()
-            return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
+            return self._refuse(400, f"accelkit cannot read the arguments of prioritize: {exc}")
         except PluginError as exc:
             # kube-scheduler continues without these scores, and does not report the reason.
             self._repeats.warn(str(exc), str(exc))
@@ -178,19 +178,19 @@ class Routes:
         except AccelkitError as exc:
             result = BindingResult(str(exc))
         except UNREADABLE as exc:
-            result = BindingResult(f"accelkit cannot use the arguments of bind: {exc}")
+            result = BindingResult(f"accelkit cannot read the arguments of bind: {exc}")
         if result.Error:
             self._metrics.errors.labels("bind").inc()
         return Reply(200, self._encode(result))
 
     async def _preempt(self, body: bytes) -> Reply:
-        # The result has no error field. For any status other than 200, kube-scheduler evicts no pod, and tries again.
+        # The result has no error field. For any status except 200, kube-scheduler evicts no pod and tries again.
         status = 400
         try:
             self._readiness.check_current()
             return Reply(200, self._encode(await self._preemption.preempt(self._preempted.decode(body))))
         except (*UNREADABLE, BadArgsError) as exc:
-            sentence = f"accelkit cannot use the arguments of preempt: {exc}"
+            sentence = f"accelkit cannot read the arguments of preempt: {exc}"
         except (NotReadyError, PluginError) as exc:
             status, sentence = 503, str(exc)
         self._metrics.errors.labels("preempt").inc()
@@ -199,11 +199,11 @@ class Routes:
     async def _simulate(self, body: bytes) -> Reply:
         self._readiness.check_synced()
         if len(body) > MAX_QUESTION_BYTES:
-            return self._refuse(413, f"the question is longer than {MAX_QUESTION_BYTES} bytes")
+            return self._refuse(413, f"the request body is longer than {MAX_QUESTION_BYTES} bytes")
         try:
             return Reply(200, await self._simulator.simulate(self._question.decode(body)))
         except (*UNREADABLE, BadArgsError) as exc:
-            return self._refuse(400, f"accelkit cannot use the question: {exc}")
+            return self._refuse(400, f"accelkit cannot read the request body: {exc}")
         except PluginError as exc:
             return self._refuse(503, str(exc))
 
@@ -215,7 +215,7 @@ class Routes:
             if is_worth_showing(view):
                 nodes.append(view)
             if number % _INSPECT_BATCH == 0:
-                # This takes a tenth of a second for a large cluster, and the scheduler must not wait for that.
+                # Rendering takes a tenth of a second for a large cluster, and kube-scheduler must not wait for it.
                 await asyncio.sleep(0)
         return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
 

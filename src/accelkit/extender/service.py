@@ -1,4 +1,4 @@
-"""Service `accelkit extender`: its watches, background tasks and HTTP server as one group of tasks."""
+"""Service `accelkit extender`, which runs its watches, background tasks and HTTP server as one group of tasks."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ async def run(options: ExtenderOptions) -> None:
 
 
 class _Service:
-    """The parts of one extender, and their wiring."""
+    """Composition of the parts of the extender."""
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
         self._ledger = ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
-        # Whether the pods have been read since this replica became allowed to bind.
+        # Whether the pods have been read since this replica became the leader.
         self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
@@ -147,7 +147,7 @@ class _Service:
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
-        # Only if a dialect in use lists unhealthy cards this way, because the read permission is granted only then.
+        # Watch these ConfigMaps only for dialects that use them, because the permission is granted only for these.
         self._lists = (
             Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
             if any(dialect.unhealthy_cards for dialect in dialects)
@@ -205,7 +205,7 @@ class _Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, or a part fails."""
+        """Serve until `stop` is set or a part fails."""
         log.info("extender is listening on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.outcomes.run()]
         work += [self._holds.run(), self._comparison.run()]
@@ -230,8 +230,7 @@ class _Service:
                 task.result()
         finally:
             stop.set()
-            # Binds in progress finish while the Lease is still renewed, so that each Binding that was sent gets a
-            # response.
+            # Renew the Lease until the binds in progress have finished, so that each sent Binding gets a response.
             await asyncio.wait({serving})
             await self._binder.finish()
             if self._leadership is not None and not self._binder.unsettled:
@@ -294,7 +293,7 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods, self._pods.version):
-            # A claim, and a reservation for a group, have no Binding whose outcome could be read.
+            # Claims and reservations for groups have no Binding whose outcome could be read.
             if held.stage is not ShareStage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.outcomes.recheck(held)
         if self._read:
@@ -304,25 +303,25 @@ class _Service:
 
     def _open_or_fence(self) -> None:
         if not self._feed.pending:
-            # If no pod was waiting, no predecessor can have sent a Binding that is unknown here.
+            # If no pod was waiting, no previous process can have sent a Binding whose result is missing from the list.
             self._binder.open()
         elif self._leadership is not None and self._leadership.leads() and self._leadership.may_fence:
             self._fence.begin()
 
     def _acquired(self) -> None:
         if self._leadership is not None and self._leadership.resumed:
-            # No other replica has sent a Binding in between, so only unfinished work remains.
+            # No other replica has sent a Binding since, so the pods need not be read again.
             if self._read and not self._binder.opened:
                 self._open_or_fence()
             return
-        # As after a start, Bindings of the former leader may still take effect, and the watch may be broken.
+        # As after a start, Bindings of the former leader may still take effect, and the watch may be outdated.
         self._read = False
         self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:
         self._fence.cancel()
-        # Otherwise, kube-scheduler would keep its connections to this replica even after the Service routes elsewhere.
+        # Otherwise, kube-scheduler would keep its connections to this replica, although the Service routes elsewhere.
         self._server.renew()
 
     def _silent_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""The filter and prioritize verbs, answered from the ledger. No I/O."""
+"""The filter and prioritize verbs, based on the ledger and without I/O."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# Limit on the search of one call if no two nodes are equivalent. At about 25 microseconds per step, this is half a
-# second in total, and 0.4 ms for each node.
+# Limit on the steps of one call if no two nodes are equivalent. At about 25 microseconds per step, the search takes
+# half a second in total, and 0.4 ms for each node.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
-# Number of nodes that are left for kube-scheduler to rank by its own scores.
+# Default number of nodes that filter returns, which kube-scheduler then ranks by its own scores.
 MOST_NODES: Final = 16
-# The response repeats a reason for every node.
+# Maximum length of a reason, because the response repeats a reason for every node.
 _MAX_REASON: Final = 500
 
 UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
@@ -45,15 +45,15 @@ _node_name = msgspec.json.Decoder(PartialObject)
 
 
 class Verbs:
-    """The filter and prioritize verbs, answered from the ledger.
+    """The filter and prioritize verbs, based on the ledger.
 
     Args:
         ledger: the ledger.
-        feed: reads requests in the cluster's unit.
+        feed: the feed, which reads requests in the cluster's unit.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        most_nodes: the maximum number of nodes that filter returns, the best by the policy; 0 for all that fit.
-        note_refused: called with each pod that is refused on all nodes, and with the nodes that other pods block; with
-            no nodes if its namespace's quota is the reason.
+        most_nodes: the maximum number of nodes that filter returns, the best by the policy; 0 for all nodes that fit.
+        note_refused: a function that is called with each pod that is refused on all nodes, and with the nodes that
+            other pods block; the nodes are empty if the pod exceeds the quota of its namespace.
     """
 
     def __init__(
@@ -75,10 +75,11 @@ class Verbs:
         self.policy = policy
 
     async def filter(self, args: Args) -> FilterResult:
-        """Return the nodes that fit, and the reasons why the others do not.
+        """Return the nodes that fit, and the reason for each other node.
 
-        Simple requests are answered immediately. Others get one budget for all nodes together, and further requests are
-        answered in between. bind decides again, so a node may change in the meantime.
+        The results for simple pod requests are computed immediately. The computation for other pod requests has one
+        budget for all nodes together, and other work runs in between. Nodes may change in between, because bind decides
+        again.
 
         Raises:
             BadArgsError: the UID of the pod, or the nodes, are missing.
@@ -97,7 +98,7 @@ class Verbs:
         held = self._ledger.find_holding(uid)
         if held is not None and held.node in names and not is_blocked(self._ledger, held, request, policy):
             return self._only(held.node, names, whole, dialect)
-        # The pod's own claim does not count as held by others.
+        # Exclude the claim of the pod itself from the amounts that the namespace holds.
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, without=(uid,))
         if beyond is not None:
             self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
@@ -111,7 +112,7 @@ class Verbs:
                 await asyncio.sleep(0)
         fitting = list(filter(verdict.fits.__contains__, names))
         failed = len(names) - len(fitting)
-        # Computed on demand, and once for all callers.
+        # Compute the result on demand, and only once for all callers.
         find_failing = cache(partial(_find_failing, verdict, names))
         self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, find_failing()))
         if self._note_refused is not None and not fitting:
@@ -122,7 +123,7 @@ class Verbs:
         if leaves_best and len(fitting) > self._most_nodes:
             fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)
         result = _keep(names, whole, fitting)
-        # kube-scheduler reads the reasons only if no node is left; a pod without a node gets all of them next time.
+        # kube-scheduler reads the reasons only if no node fits. It then gets all reasons with the next attempt.
         if failed and not (leaves_best and fitting):
             _explain(result, find_failing(), verdict, dialect)
         return result
@@ -130,7 +131,7 @@ class Verbs:
     def _log(
         self, pending: Pending, nodes: int, fit: int, started: float, count: Callable[[], Mapping[str, int]]
     ) -> None:
-        """Log the result of a filter call; log the same result for a pod at most once a minute."""
+        """Log the result of a filter call, and the same result for a pod at most once per minute."""
         ref = pending.pod.ref
         seconds = time.monotonic() - started
         self._repeats.info(
@@ -141,7 +142,7 @@ class Verbs:
         )
 
     def prioritize(self, args: Args) -> list[HostPriority]:
-        """Return the scores of nodes by the policy, from 0 to 10; unknown nodes, and pods without cards, score 0.
+        """Return the scores of nodes by the policy, from 0 to 10; 0 for unknown nodes and for pods without cards.
 
         Raises:
             BadArgsError: the UID of the pod, or the nodes, are missing.
@@ -153,7 +154,7 @@ class Verbs:
         return self._scores.rank(names, pending.request, self._policy_of(pending.request), pending.task)
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
-        # The response to this pod's Binding was lost; the pod's own reservation must not count against it.
+        # The pod already has cards, for example because the response to its Binding was lost, so allow only their node.
         result = _answer(names, whole, [name == node for name in names])
         text = dialect.format_misfit(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
@@ -194,14 +195,14 @@ def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) ->
 
 
 class _Failing(NamedTuple):
-    """Nodes that do not fit, each with the index of its reason."""
+    """Nodes that do not fit, each with the number of its reason."""
 
     names: list[str]
     numbers: list[int]
 
 
 def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
-    # There may be thousands of names, and built-in functions take a third of the time.
+    # For thousands of names, built-in functions take a third of the time.
     failing = list(filterfalse(verdict.fits.__contains__, names))
     found = list(map(verdict.failing.get, failing))
     unknown = verdict.assign_number(UNKNOWN) if None in found else 0
@@ -209,7 +210,7 @@ def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
 
 
 def _explain(result: FilterResult, failing: _Failing, verdict: ShapeVerdict, dialect: Dialect) -> None:
-    """Set the sentence of each node; schedulers before 1.21 read only FailedNodes, later ones prefer the other map."""
+    """Set the reasons; FailedNodes contains all of them, because kube-scheduler before 1.21 reads only this map."""
     texts = [dialect.format_misfit(reason) for reason in verdict.reasons]
     numbers = set(failing.numbers)
     result.FailedNodes = _texts(failing, texts, numbers)
@@ -230,13 +231,13 @@ def _count_reasons(verdict: ShapeVerdict, failing: _Failing) -> Mapping[str, int
 
 
 def cut_reason(reason: str) -> str:
-    """Return a reason, shortened to the maximum length in responses."""
+    """Return a reason, truncated to the maximum length in responses."""
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 
 def _texts(failing: _Failing, texts: list[str], numbers: set[int]) -> dict[str, str]:
     if len(numbers) == 1:
-        # One reason for thousands of nodes is the common case, and this is four times as fast.
+        # In the common case of one reason for thousands of nodes, this is four times as fast.
         return dict.fromkeys(failing.names, texts[next(iter(numbers))])
     return dict(zip(failing.names, map(texts.__getitem__, failing.numbers), strict=True))
 

@@ -1,6 +1,6 @@
 """Wire format of k8s.io/kube-scheduler/extender/v1.
 
-Its Go types have no JSON tags, so the names on the wire are exactly Go's field names.
+The Go types have no JSON tags, so the JSON names are exactly the names of the Go fields.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from accelkit.model.pending_pod import PendingPod
 
 
 class RawNodes(msgspec.Struct):
-    """A node list whose items are not decoded, because the nodes that fit are sent back unchanged."""
+    """A node list whose items are not decoded, because the response contains the nodes that fit unchanged."""
 
     items: list[msgspec.Raw] | None = None
 
 
 class Args(msgspec.Struct):
-    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, otherwise whole nodes."""
+    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, otherwise complete nodes."""
 
     Pod: PendingPod
     Nodes: RawNodes | None = None
@@ -35,7 +35,7 @@ class FilterResult(msgspec.Struct, omit_defaults=True):
 
 
 class HostPriority(msgspec.Struct, gc=False):
-    """HostPriority; a response contains thousands of them, without reference cycles."""
+    """HostPriority, without garbage collection because a response contains thousands of these objects."""
 
     Host: str
     Score: int

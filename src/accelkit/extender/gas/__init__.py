@@ -1,1 +1,1 @@
-"""The extender with the flags of Intel's GPU Aware Scheduling, as a replacement for that program."""
+"""Replacement for Intel's GPU Aware Scheduling: the extender with the flags of that program."""

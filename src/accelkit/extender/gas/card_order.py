@@ -1,7 +1,7 @@
 """Card order of Intel's GPU Aware Scheduling, as a policy.
 
-It takes the first card by name that fits, where card10 sorts before card2. The node's preferred card comes first. If a
-resource is balanced, the card on which it is used least comes first instead.
+The policy takes the first card by name that fits; card10 precedes card2. The node's preferred card precedes all other
+cards. If a resource is balanced, the card with the least use of this resource comes first instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accelkit.placement.plugged_policies import CardView
 from accelkit.vendors.dialects import load_own_dialect
 
 _RESOURCES: Final = load_own_dialect("gas").resources
-# More than the number of cards on any node.
+# Higher than the number of cards on any node.
 _PLACES: Final = 1 << 12
 
 
@@ -30,7 +30,7 @@ class CardOrder:
         self._balanced = f"{_RESOURCES.amounts}{balanced_resource}" if balanced_resource else ""
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:  # noqa: ARG002 - a policy's signature
-        """Return the position of a card in the order."""
+        """Return the position of a card in the order of the policy."""
         name = _name(card)
         place = sum(_name(other) < name for other in node)
         if self._balanced:
@@ -38,7 +38,7 @@ class CardOrder:
         return -1 if card.card.preferred else place
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:  # noqa: ARG002 - the same
-        """Return the same score for every node, so that kube-scheduler decides."""
+        """Return the same score for every node, so that the choice is left to kube-scheduler."""
         return 0
 
     def _count_used(self, card: CardView) -> int:

@@ -25,14 +25,14 @@ from accelkit.vendors.dialects import load_own_dialect
 log = logging.getLogger(__name__)
 
 DIALECT: Final = "gas"
-# Name in kube-scheduler's own certificate, which kubeadm creates.
+# Common name of kube-scheduler's client certificate, which kubeadm creates.
 _SCHEDULER: Final = "system:kube-scheduler"
 # Flags may have a single dash, and boolean flags may omit the value.
 _BOOLEAN: Final[dict[str, Any]] = {"type": bool, "is_flag": False, "flag_value": "true", "default": False}
 
 
 class _GoFlags(click.Command):
-    """Command whose flags may have one dash or two, as in Go's package `flag`."""
+    """Command whose flags may start with one or two dashes, as in Go's package `flag`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [_double_dash(each) for each in args])
@@ -40,7 +40,12 @@ class _GoFlags(click.Command):
 
 @click.command("gas-extender", cls=_GoFlags, short_help="Serve kube-scheduler in place of Intel's GAS.")
 @click.version_option(__version__, prog_name="accelkit gas-extender")
-@click.option("--kubeConfig", "kubeconfig", type=FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@click.option(
+    "--kubeConfig",
+    "kubeconfig",
+    type=FILE,
+    help="Kubeconfig of the cluster. Default: KUBECONFIG, else the service account of the pod.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=9001, show_default=True, help="Port to serve on.")
 @click.option("--cert", type=FILE, help="Certificate chain of this server (PEM).")
 @click.option("--key", type=FILE, help="Private key of this server (PEM).")
@@ -53,19 +58,21 @@ class _GoFlags(click.Command):
     show_default=True,
     help="Common name or DNS name that a client's certificate must have; repeatable.",
 )
-@click.option("--unsafe", **_BOOLEAN, help="Serve without TLS: every client that reaches the port can bind pods.")
-@click.option("--enableAllowlist", "allow", **_BOOLEAN, help="Read the lists of cards in the annotation gas-allow.")
-@click.option("--enableDenylist", "deny", **_BOOLEAN, help="Read the lists of cards in the annotation gas-deny.")
+@click.option(
+    "--unsafe", **_BOOLEAN, help="Serve without TLS, so that every client that reaches the port can bind pods."
+)
+@click.option("--enableAllowlist", "allow", **_BOOLEAN, help="Read the allowed cards in the annotation gas-allow.")
+@click.option("--enableDenylist", "deny", **_BOOLEAN, help="Read the denied cards in the annotation gas-deny.")
 @click.option(
     "--balancedResource",
     "balanced_resource",
     default="",
-    help="Take the card with the least use of this resource; its name without gpu.intel.com/.",
+    help="Name of a resource, without gpu.intel.com/; the card with the least use of this resource is taken.",
 )
 @click.option("--burst", type=int, expose_value=False, help="Ignored: requests are not limited.")
-@click.option("--qps", type=int, expose_value=False, help="Ignored, as --burst.")
-@click.option("--v", "verbosity", type=int, default=0, help="From 4 on, log decisions in detail.")
-@click.option("--logtostderr", **_BOOLEAN, expose_value=False, help="Ignored: the log is on stdout.")
+@click.option("--qps", type=int, expose_value=False, help="Ignored: requests are not limited.")
+@click.option("--v", "verbosity", type=int, default=0, help="Log level; from 4, decisions are logged in detail.")
+@click.option("--logtostderr", **_BOOLEAN, expose_value=False, help="Ignored: the log is written to stdout.")
 def gas_extender(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     port: int,
@@ -79,9 +86,9 @@ def gas_extender(  # noqa: PLR0917 - click passes options by name
     balanced_resource: str,
     verbosity: int,
 ) -> None:
-    """Serve kube-scheduler as Intel's GPU Aware Scheduling did, at /scheduler/filter and /scheduler/bind.
+    """Serve kube-scheduler in place of Intel's GPU Aware Scheduling, at /scheduler/filter and /scheduler/bind.
 
-    Takes the flags of that program; pods without gpu.intel.com/i915 or xe are not changed.
+    The command accepts the flags of that program. Pods without gpu.intel.com/i915 or xe are not changed.
     """
     set_up_service_log("accelkit-gas-extender", None, LogFormat.TEXT)
     if verbosity >= 4:  # noqa: PLR2004 - the level of debugging in klog
@@ -120,7 +127,7 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
-        # kube-scheduler may retry a refused pod before the ledger registers the pod that ended, and then never again.
+        # kube-scheduler may retry a refused pod before the ledger registers the end of another pod, and then not again.
         wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )
@@ -130,7 +137,7 @@ def _parse_listen(
     port: int, *, unsafe: bool, cert: Path | None, key: Path | None, cacert: Path | None, client_names: Sequence[str]
 ) -> Listen:
     if unsafe:
-        log.warning("serving without TLS: every client that reaches port %d can bind pods", port)
+        log.warning("serving without TLS, so every client that reaches port %d can bind pods", port)
         return Listen("0.0.0.0", port)  # noqa: S104 - requested by --unsafe, and logged
     if cert is None or key is None or cacert is None:
         raise ConfigurationError(

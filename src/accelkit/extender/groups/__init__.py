@@ -1,1 +1,1 @@
-"""Pod groups: all pods of a group get cards together, or none of them does."""
+"""Pod groups: either all pods of a group get cards, or none of its pods."""

@@ -1,4 +1,4 @@
-"""Reservations for groups, until they are bound or withdrawn. No I/O, and the caller provides the time."""
+"""Reservations for groups until they are bound or withdrawn, without I/O; the caller provides the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelkit.model.host_amounts import NOTHING, HostAmounts
 from accelkit.model.pod import PodRef
 
 _TOO_MANY_RULES: Final = RequestError(
-    f"its node selector, required node affinity and tolerations are more than {MOST_REQUIREMENTS} requirements, "
+    f"its node selector, required node affinity and tolerations exceed {MOST_REQUIREMENTS} requirements, "
     f"{MOST_VALUES} values or {MOST_BYTES >> 10} KiB",
     next_step="label the permitted nodes, and select that label",
 )
@@ -33,13 +33,13 @@ class Batch:
 
     Attributes:
         reserved_at: the time of the first reservation.
-        seconds: how long the reservations last from then on.
-        members: members that hold cards and are not bound yet, with their host requests, by UID.
-        gated: whether accelkit's gate held some of them back, so that all are placed before kube-scheduler tries the
-            first one.
+        seconds: the duration of the reservations from this time.
+        members: the members that hold cards and are not bound yet, with their host requests, by UID.
+        gated: whether some members have accelkit's gate, so that cards are reserved for all members before
+            kube-scheduler tries the first member.
         arrived: without a gate, the members that kube-scheduler has placed since the reservation.
-        opened: whether enough members have arrived to bind all of them.
-        withdrawn: why the reservations were withdrawn; empty while they exist.
+        opened: whether enough members have arrived to bind all members.
+        withdrawn: the reason why the reservations were withdrawn; empty while they exist.
     """
 
     reserved_at: float
@@ -56,13 +56,14 @@ class GroupState:
     """State of a group.
 
     Attributes:
-        there: number of pods that can be placed or are already placed.
-        settled: number of pods that need no more cards because they are bound, have a reservation, or request none.
-        held: number of settled pods that hold reserved cards and are not bound.
-        kept: number of pods with gates of other controllers.
-        lacking: pods that do not hold cards yet.
-        liftable: pods whose gate waits only for the rest of the group.
-        refusal: a pod whose request cannot be granted, with the reason; None if there is none.
+        there: the number of pods that can be placed or are already placed.
+        settled: the number of pods that need no more cards because they are bound, have a reservation, or request no
+            cards.
+        held: the number of settled pods that hold reserved cards and are not bound.
+        kept: the number of pods with gates of other controllers.
+        lacking: the pods that do not hold cards yet.
+        liftable: the pods whose gate can be lifted when the whole group has cards.
+        refusal: a pod that cannot be placed, with the reason; None if all pods can be placed.
     """
 
     there: int
@@ -79,11 +80,11 @@ class Batches:
 
     Args:
         ledger: the ledger with the reservations.
-        feed: provides the requests of pods that wait.
-        reserver: finds the cards.
-        seconds: how long the reservations of a group last.
-        gather_seconds: how long the reservations last until kube-scheduler has placed enough members without gates.
-        is_busy: returns whether a Binding of a pod is in progress, or its outcome is unknown.
+        feed: the feed with the requests of waiting pods.
+        reserver: the component that reserves cards.
+        seconds: the duration of the reservations of a group.
+        gather_seconds: the duration of the reservations until kube-scheduler has placed enough members without gates.
+        is_busy: a function that returns whether a Binding of a pod is in progress, or its outcome is unknown.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
-        # Groups whose members did not all reach bind in time, with the time until which no cards are reserved for them.
+        # Groups for which kube-scheduler did not place all members in time, with the end of their pause.
         self._paused: dict[GroupKey, float] = {}
         # Pods whose reservation ended before they were bound.
         self._expired: set[str] = set()
@@ -118,7 +119,7 @@ class Batches:
         return self._where.get(uid)
 
     def has_tried_enough(self, namespace: str, now: float) -> bool:
-        """Return whether too many pods of a namespace failed to fit recently, so that its groups are not tried now."""
+        """Return whether the groups of a namespace are not tried now, because too many of its pods did not fit."""
         return self._patience.is_lost(namespace, now)
 
     def list_keys(self) -> list[GroupKey]:
@@ -130,7 +131,7 @@ class Batches:
         return list(self._where)
 
     def find_node(self, uid: str) -> str:
-        """Return the node that holds cards for a pod; empty if none does."""
+        """Return the node on which a pod holds cards; empty if it holds no cards."""
         held = self._ledger.find_holding(uid)
         return "" if held is None else held.node
 
@@ -140,7 +141,7 @@ class Batches:
         return held is not None and held.stage is not ShareStage.CLAIMED
 
     def judge(self, group: Group) -> GroupState:
-        """Return the state of a group, cached because many callers need it before anything changes."""
+        """Return the state of a group, which is cached until the group or the ledger changes."""
         ledger = self._ledger
         now = group.version, group.event_count, ledger.table.tick, self._changes, ledger.namespaces.rules
         known = self._judged.get(group.key)
@@ -181,14 +182,14 @@ class Batches:
         return GroupState(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
-        """Reserve cards for all pods of a group that hold none, or for none of them; return why not, or an empty text.
+        """Reserve cards for all pods of a group without cards; return an empty text, or the reason if this failed.
 
         Args:
             group: the group.
             size: the number of pods that must be settled afterwards.
-            now: the time.
-            uid: a pod that is being bound to one specific node; empty if there is none.
-            node: the node to which it is being bound.
+            now: the current time.
+            uid: a pod that is being bound to a specific node; empty if no pod is.
+            node: the node to which the pod is being bound.
         """
         state = self.judge(group)
         if reason := describe_missing(group, state, size):
@@ -202,20 +203,20 @@ class Batches:
             return ""
         pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in lacking]
         if self.has_tried_enough(namespace := group.key.namespace, now):
-            return f"pod group {group.key} waits: too many pods of namespace {namespace} did not fit just now"
+            return f"pod group {group.key} waits: too many pods of namespace {namespace} did not fit recently"
         for each in pinned:
-            # A rejected Binding has released its cards, and the pod may since have joined another group.
+            # A rejected Binding has released the cards of the pod, which may have joined another group since.
             self.leave(each.ref.uid, group.key)
         done = self._reserver.reserve(pinned, max(1, least), self._sum_up_hosts())
         if isinstance(done, Shortage):
             self._patience.note(namespace, len(pinned), now)
-            unjudged = ", whose node rules are too many to check on all nodes" if done.unjudged else ""
+            unjudged = ", which has too many node rules to check on all nodes" if done.unjudged else ""
             return (
                 f"pod group {group.key} does not fit as a whole: room for {state.settled + done.fitted} of {size} "
-                f"pods, and not for {done.first.name}{unjudged}"
+                f"pods, but not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        # A later member does not extend the time. Otherwise, the creator of a group could keep its cards indefinitely.
+        # A later member does not extend the time. Otherwise, a user could keep the cards indefinitely by adding pods.
         batch = self._batches.setdefault(group.key, Batch(reserved_at=now, seconds=self._gather_seconds))
         for ref in done:
             member = group.waiting[ref.uid]
@@ -227,12 +228,12 @@ class Batches:
         return ""
 
     def open(self, batch: Batch) -> None:
-        """Allow the bind of all members of a batch, because kube-scheduler has placed enough of them."""
+        """Allow the bind of all members of a batch, because kube-scheduler has placed enough members."""
         batch.opened = True
         batch.seconds = self._seconds
 
     def leave(self, uid: str, key: GroupKey) -> None:
-        """Record that a pod now belongs to this group, and release its reservation with any other group."""
+        """Record that a pod belongs to this group, and release its reservation with any other group."""
         if self._where.get(uid, key) != key:
             self.end(uid, bound=False)
 
@@ -245,7 +246,7 @@ class Batches:
         batch = self._batches[key]
         del batch.members[uid]
         batch.arrived.discard(uid)
-        # A Binding in progress may still take effect; its sender releases the cards if it fails.
+        # A Binding in progress may still take effect. If it fails, its sender releases the cards.
         if not bound and not self._is_busy(uid):
             self._release(uid)
         if not bound and uid in self._feed.pending:
@@ -254,11 +255,11 @@ class Batches:
             del self._batches[key]
 
     def withdraw(self, key: GroupKey, reason: str) -> list[PodRef]:
-        """Release the reservations of a group whose Bindings are not in progress; return their pods.
+        """Release the reservations of a group, except for Bindings in progress; return the pods of these reservations.
 
         Args:
             key: the group.
-            reason: the reason that waiting pods get.
+            reason: the reason to report to the waiting pods.
         """
         batch = self._batches.pop(key, None)
         if batch is None:
@@ -275,23 +276,23 @@ class Batches:
         return released
 
     def list_overdue(self, now: float) -> list[tuple[GroupKey, Batch]]:
-        """Return the groups whose reservations end now."""
+        """Return the groups whose reservations have expired."""
         return [(key, each) for key, each in self._batches.items() if now >= each.reserved_at + each.seconds]
 
     def pause(self, key: GroupKey, until: float, now: float) -> None:
-        """Pause reservations for members that are being bound, so that other pods get a turn."""
+        """Pause the reservations of a group that kube-scheduler tries, so that other pods can get the cards."""
         self._paused = {each: end for each, end in self._paused.items() if end > now}
         self._paused[key] = until
 
     def describe_pause(self, key: GroupKey, now: float) -> str:
-        """Return why nothing is reserved for a group now; empty if the group is not paused."""
+        """Return why the reservations of a group are paused; empty if they are not paused."""
         left = self._paused.get(key, now) - now
         if left <= 0:
             return ""
         return f"pod group {key} waits {left:.0f} s: kube-scheduler did not place enough of its pods in time"
 
     def _has_expired(self, group: Group, uid: str) -> bool:
-        """Return whether a pod without a gate has used up its reservation; its next one is made when it is bound."""
+        """Return whether the reservation of a pod without a gate has expired; the next bind makes a new reservation."""
         return uid in self._expired and not group.waiting[uid].gated
 
     def _release(self, uid: str) -> bool:
@@ -308,11 +309,11 @@ class Batches:
 
 
 def describe_missing(group: Group, state: GroupState, size: int) -> str:
-    """Return which pods a group waits for; empty if all exist."""
+    """Return the reason why pods of a group are missing; empty if enough pods exist."""
     if state.there >= size:
         return ""
     if state.refusal is not None:
         ref, refusal = state.refusal
-        return f"pod group {group.key} waits: pod {ref.name} has a request that cannot be granted: {refusal}"
-    others = f", and {state.kept} more under scheduling gates of other controllers" if state.kept else ""
+        return f"pod group {group.key} waits: pod {ref.name} cannot be placed: {refusal}"
+    others = f", and {state.kept} more have scheduling gates of other controllers" if state.kept else ""
     return f"pod group {group.key} waits: {state.there} of {size} pods exist{others}"

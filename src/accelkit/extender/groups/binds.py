@@ -1,8 +1,9 @@
 """Binds for groups without gates, which are held until all pods of the group may be bound.
 
-When kube-scheduler has placed the first member, cards are reserved for all members; if they do not fit, its bind fails.
-Each bind is then held until kube-scheduler has placed enough members. A bind that times out fails, but its pod still
-counts as placed until the reservation ends: kube-scheduler retries members one by one, each after a delay.
+When kube-scheduler has placed the first member, cards are reserved for all members. If the group does not fit, the bind
+of this member fails. Otherwise, each bind is held until kube-scheduler has placed enough members. A bind that times out
+fails, but its pod counts as placed until the reservation ends, because kube-scheduler retries members one by one, each
+after a delay.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MOST_HELD_OF_NAMESPACE: Final = 64
 
 
 class _Wait(Exception):  # noqa: N818 - control flow, not an error
-    """A bind has to wait; the text is the reason."""
+    """The bind has to wait; the text is the reason."""
 
 
 class HeldBinds:
@@ -43,9 +44,9 @@ class HeldBinds:
     Args:
         parts: the shared parts of groups.
         seconds: the maximum time for which a bind is held.
-        sizes_are_read: returns whether the PodGroups were read.
-        is_unsettled: returns whether the outcome of a pod's Binding is unknown.
-        clock: returns seconds of a monotonic clock.
+        sizes_are_read: a function that returns whether the PodGroups were read.
+        is_unsettled: a function that returns whether the outcome of a pod's Binding is unknown.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -61,18 +62,18 @@ class HeldBinds:
         self._sizes_are_read, self._is_unsettled = sizes_are_read, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
-        # The requests of held pods without cards, with their groups.
+        # Groups and requests of the held pods without cards.
         self._requests: dict[str, tuple[GroupKey, PodRequest]] = {}
 
     async def admit(self, ref: PodRef, node: str) -> None:
-        """Hold the bind of a pod until its group may be bound; return at once for other pods.
+        """Hold the bind of a pod until its group may be bound; return immediately for a pod without a group.
 
         Args:
             ref: the pod.
             node: the node that kube-scheduler chose.
 
         Raises:
-            BindingError: the group does not fit, or not enough members came in time.
+            BindingError: the group does not fit, or not enough members were placed in time.
         """
         if ref.uid not in self._parts.feed.pending:
             await self._read(ref)
@@ -119,8 +120,8 @@ class HeldBinds:
         Raises:
             BindingError: too many binds are held, or the group would exceed the quota of its namespace.
         """
-        # A namespace may hold at most as many binds as remain for the others, so that a few namespaces cannot hold
-        # all of them.
+        # A namespace may hold at most as many binds as remain for other namespaces, so that a few namespaces cannot use
+        # the whole limit.
         share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
         if self._held[ref.namespace] >= share:
             raise BindingError(f"{why}; too many binds are held already. Add the scheduling gate to the pods of groups")
@@ -130,10 +131,10 @@ class HeldBinds:
         return True
 
     def _check_quota(self, ref: PodRef) -> None:
-        """Check that the namespace may hold the requests of the group's held binds and of this bind together.
+        """Check the quota of the namespace for this bind together with the held binds of the group.
 
         Raises:
-            BindingError: the quota of the namespace does not allow it.
+            BindingError: the requests would exceed the quota of the namespace.
         """
         group, pending = self._parts.group_index.find(ref.uid), self._parts.feed.pending.get(ref.uid)
         if group is None or pending is None or pending.request is None:
@@ -146,7 +147,7 @@ class HeldBinds:
         self._requests[ref.uid] = group.key, pending.request
 
     def _join(self, ref: PodRef, node: str) -> Batch | None:
-        """Return the batch that a bind has to wait for; None if it need not wait."""
+        """Return the batch for which a bind has to wait; None if the bind may continue."""
         group = self._find_waiting(ref)
         if group is None:
             return None
@@ -187,7 +188,7 @@ class HeldBinds:
         """Move a reservation to the node that kube-scheduler chose, which often differs from the reserved node.
 
         Raises:
-            BindingError: there is no room, or a Binding to the other node may still take effect.
+            BindingError: the node has no room, or a Binding to the other node may still take effect.
         """
         held, pending = self._parts.ledger.find_holding(ref.uid), self._parts.feed.pending.get(ref.uid)
         if held is None or held.node == node or pending is None or pending.request is None:
@@ -195,7 +196,7 @@ class HeldBinds:
         if self._is_unsettled(ref.uid) or not self._parts.reserver.move(ref, pending.request, node):
             # kube-scheduler no longer places the pod on the node of its reservation.
             batch.arrived.discard(ref.uid)
-            raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
+            raise BindingError(f"the cards of pod {ref} are reserved, together with its group, on node {held.node}")
 
     def _check_others(self, ref: PodRef, batch: Batch) -> None:
         group = self._find_waiting(ref)
@@ -203,7 +204,7 @@ class HeldBinds:
             return
         size = self._read_size(group)
         if size > MOST_HELD_OF_NAMESPACE:
-            # The limit does not allow holding that many binds; all pods already have their cards.
+            # The limit does not allow holding the binds of the whole group, and all pods already have cards.
             self._parts.batches.open(batch)
             return
         batch.arrived.add(ref.uid)
@@ -217,7 +218,7 @@ class HeldBinds:
         self._parts.changes.note(group.key)
 
     async def _read(self, ref: PodRef) -> None:
-        """Read and apply a pod that the watch has not reported: it may belong to a group."""
+        """Read and apply a pod that the watch has not reported, because it may belong to a group."""
         try:
             pod = await read_pod_as(self._parts.api, ref, _pod)
         except ApiError as exc:

@@ -1,8 +1,8 @@
-"""Controller that reserves cards for whole groups of gated pods, and withdraws reservations that are not bound in time.
+"""Controller that reserves cards for groups of gated pods, and withdraws reservations that are not bound in time.
 
-kube-scheduler ignores members under accelkit's gate. When enough of them exist, cards are reserved for all of them in
-one step, and then their gates are lifted: filter returns for each pod only the node of its reservation. Nothing is ever
-reserved for a part of a group, so two groups cannot wait for each other.
+kube-scheduler ignores members with accelkit's gate. When enough members exist, the controller reserves cards for all
+members in one step, and then lifts their gates. For each of these pods, filter returns only the node of its
+reservation. Cards are never reserved for a part of a group, so two groups cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Changes that occur within this time are handled together.
+# Interval within which changes are handled together.
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
-# First and longest delay before a group that does not fit is tried again. Freed cards or new pods end the delay.
+# First and longest delay before the retry of a group that does not fit. Freed cards or new pods end the delay.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
-# How long the reason of an unchanged group is cached.
+# Time for which the reason of an unchanged group is cached.
 _REASON_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class _Try:
-    """The last failed reservation of a group; `asked` contains the number of joined pods and the size at that time."""
+    """The last failed reservation of a group; `asked` contains its number of joined pods and its size at that time."""
 
     tried_at: float
     not_before: float
@@ -59,14 +59,14 @@ class _CachedReason:
 
 
 class GroupController:
-    """Controller that decides for all groups.
+    """Controller of all groups.
 
     Args:
         parts: the shared parts of groups.
-        gates: lifts gates.
-        group_events: writes Events.
-        leads: returns whether this replica decides, and its view of the API server is current.
-        clock: returns seconds of a monotonic clock.
+        gates: the lifter of gates.
+        group_events: the writer of Events.
+        leads: a function that returns whether this replica is the leader with current data.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class GroupController:
         self._errors = OnceReporter(log, logging.ERROR)
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
-        """Record that a pod, and therefore these groups, changed."""
+        """Record a change of a pod and of its former and current groups."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
@@ -104,7 +104,7 @@ class GroupController:
         self._parts.changes.note()
 
     async def run(self) -> None:
-        """Decide until cancelled."""
+        """Handle all groups until cancelled."""
         while True:
             await self._run_once()
 
@@ -145,7 +145,7 @@ class GroupController:
 
     def _note_time(self, now: float) -> None:
         if self._freed.find():
-            # All groups may be tried now; they are tried one after the other, the oldest first.
+            # All groups may be tried now, one after the other, the oldest group first.
             for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
@@ -160,11 +160,11 @@ class GroupController:
         try:
             return self._decide(group, now, liftable)
         except Exception as exc:  # noqa: BLE001 - one group must not end the service
-            self._errors.report(str(group.key), f"pod group {group.key} could not be handled", error=exc)
-            return f"pod group {group.key} could not be handled"
+            self._errors.report(str(group.key), f"cannot handle pod group {group.key}", error=exc)
+            return f"pod group {group.key} waits: internal error of the extender"
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
-        """Reserve cards for a group with gates if it is due; return what it waits for, or an empty text."""
+        """Reserve cards for a group with gates if a try is due; return the reason why it waits, or an empty text."""
         cached = self._reasons.get(group.key)
         if cached is not None and cached.version == group.version and now < cached.until:
             return cached.reason
@@ -195,12 +195,12 @@ class GroupController:
     def _try_again(self, group: Group, size: int, state: GroupState, now: float) -> str:
         last, asked = self._tries.get(group.key), (group.joined, size)
         if last is not None:
-            # One more pod, or another size, may make the group fit; other changes of its pods do not.
+            # A further pod or another size may make the group fit, but other changes of its pods do not.
             sooner = last.tried_at + _BACK_OFF.first_seconds
             if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
                 return last.reason
         if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
-            return last.reason if last is not None else f"pod group {group.key} waits until other groups were tried"
+            return last.reason if last is not None else f"pod group {group.key} waits until other groups are tried"
         self._pace.count(0, placed=len(state.lacking))
         if reason := self._batches.reserve(group, size, now):
             failures = 1 if last is None or last.asked != asked else last.failures + 1
@@ -209,11 +209,11 @@ class GroupController:
 
     def _withdraw_all(self) -> None:
         for key in self._batches.list_keys():
-            self._withdraw(key, f"pod group {key}: this replica of the extender does not lead any more")
+            self._withdraw(key, f"pod group {key}: this replica of the extender is no longer the leader")
 
     def _withdraw(self, key: GroupKey, reason: str) -> None:
         try:
             self._group_events.note_released(self._batches.withdraw(key, reason), reason)
         except Exception as exc:  # noqa: BLE001 - one group must not end the service
-            self._errors.report(str(key), f"the reservations of pod group {key} cannot be withdrawn", error=exc)
+            self._errors.report(str(key), f"cannot withdraw the reservations of pod group {key}", error=exc)
         self._parts.changes.note(key)

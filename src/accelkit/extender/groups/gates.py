@@ -1,7 +1,7 @@
 """Removal of accelkit's scheduling gate from pods, but never from another pod with the same name.
 
-First, the node of the reservation is written as the nominated node, which kube-scheduler tries first. In clusters with
-more than 100 nodes, kube-scheduler sends the extender only some of them, possibly without that node.
+First, the node of the reservation is written as the nominated node, which kube-scheduler tries first. This is necessary
+because in clusters with more than 100 nodes, kube-scheduler may not send the node of the reservation to the extender.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
-# Number of concurrent patches, in addition to the Bindings that follow.
+# Maximum number of concurrent patches, in addition to the Bindings that follow.
 _AT_ONCE: Final = 32
-# Status codes for a JSON patch whose test fails.
+# Status codes of a JSON patch with a failed test.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
-# First and longest delay before a pod whose patch was rejected is tried again.
+# First and longest delay before the retry of a rejected patch.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
 
 
@@ -37,8 +37,8 @@ class GateLifter:
 
     Args:
         api: an open client.
-        find_node: returns the node that holds cards for a pod; empty if none does.
-        clock: returns seconds of a monotonic clock.
+        find_node: a function that returns the node on which a pod holds cards; empty if it holds no cards.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class GateLifter:
         self._refused: dict[str, tuple[float, int]] = {}
 
     async def lift(self, members: Iterable[Member]) -> None:
-        """Lift the gate of each member, unless it was already lifted or the API server has just rejected this."""
+        """Lift the gate of each member, unless the gate was already lifted or the patch was rejected recently."""
         now = self._clock()
         todo = [each for each in members if self._is_due(each.ref.uid, now)]
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -63,7 +63,7 @@ class GateLifter:
         await asyncio.gather(*map(lift_one, todo))
 
     def discard(self, uid: str) -> None:
-        """Remove a pod that has no gate, or was deleted."""
+        """Remove a pod that has no gate or was deleted."""
         self._lifted.discard(uid)
         self._refused.pop(uid, None)
 
@@ -86,7 +86,7 @@ class GateLifter:
                 await self._api.patch(f"{path}/status", nominated)
             await self._api.patch(path, patch, kind="json")
         except ApiError as exc:
-            # The pod was replaced, or another client was faster: the watch will report it.
+            # The pod was replaced or changed by another client; the watch will report it.
             if not exc.not_found and exc.status not in _CHANGED:
                 self._pause(ref, str(exc))
             return
@@ -96,4 +96,4 @@ class GateLifter:
     def _pause(self, ref: PodRef, error: str) -> None:
         failures = self._refused.get(ref.uid, (0.0, 0))[1] + 1
         self._refused[ref.uid] = self._clock() + _BACK_OFF.compute(failures), failures
-        self._repeats.warn((ref.uid,), Facts("gate not lifted, tried again", pod=str(ref), uid=ref.uid, error=error))
+        self._repeats.warn((ref.uid,), Facts("gate not lifted, will retry", pod=str(ref), uid=ref.uid, error=error))

@@ -1,4 +1,4 @@
-"""Events about the reasons for which groups wait, and about withdrawn reservations."""
+"""Events about waiting groups and withdrawn reservations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
-# Reasons that last less than this are not reported.
+# Minimum duration of a reason before it is reported.
 _LASTING_SECONDS: Final = 2.0
-# Number of pods per group that get an Event.
+# Maximum number of pods per group that get an Event.
 _MOST_PODS: Final = 8
-# Any user who can create pods can create groups, so concurrent writes and the queue of Events are limited.
+# Limit on concurrent writes and on queued Events, because any user who can create pods can create groups.
 _AT_ONCE: Final = 16
 _MOST_DUE: Final = 1000
 WAITING: Final = "PodGroupWaiting"
@@ -35,22 +35,22 @@ class GroupEvents:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        # For each group: its reason, the time since which the reason applies, and whether it was reported.
+        # For each group: its reason, the time of the first occurrence, and whether the reason was reported.
         self._reasons: dict[GroupKey, tuple[str, float, bool]] = {}
         self._due: deque[tuple[PodRef, str, str]] = deque(maxlen=_MOST_DUE)
 
     def find_reason(self, key: GroupKey) -> str:
-        """Return what a group waits for; empty if it does not wait."""
+        """Return the reason why a group waits; empty if it does not wait."""
         return self._reasons.get(key, ("", 0.0, False))[0]
 
     def note_released(self, refs: Sequence[PodRef], reason: str) -> None:
-        """Record that the cards of pods were released; the Events are written with the next reasons."""
+        """Record that the cards of pods were released; the next update writes the Events."""
         for ref in refs:
             log.info(Facts("released", pod=str(ref), uid=ref.uid, reason=reason))
         self._due += [(ref, RELEASED, reason) for ref in refs[:_MOST_PODS]]
 
     async def update(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
-        """Set the current reasons of all groups, and report new lasting reasons once each, on one pod."""
+        """Set the current reasons of all groups, and report each new lasting reason once, on one pod."""
         for key in self._reasons.keys() - reasons.keys():
             del self._reasons[key]
         for key, (reason, ref) in reasons.items():

@@ -1,4 +1,4 @@
-"""Index of group members: for waiting pods, the data needed to place them; for others, their UIDs. No I/O."""
+"""Index of group members, with the placement data of waiting pods and the UIDs of other pods; without I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_MEMBERS: Final = 10_000
 
 
 class GroupSizeError(AccelkitError):
-    """The size of a group is unknown, or its pods disagree on it."""
+    """The size of a group is unknown or invalid, or its pods state different sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Member:
     """A pod of a group that waits for a node.
 
     Attributes:
-        place: the index of accelkit's gate among its gates; -1 if it has none.
-        kept: whether it has gates of other controllers; it does not count until they are removed.
-        stated: the size of its group as the pod states it, shortened if it is far too long.
-        host: its host requests.
-        rules: the encoded rules for its nodes.
+        place: the index of accelkit's gate in the list of gates; -1 without this gate.
+        kept: whether the pod has gates of other controllers; it does not count until they are removed.
+        stated: the group size that the pod states, truncated if it is too long.
+        host: the host requests of the pod.
+        rules: the encoded rules for the nodes of the pod.
     """
 
     ref: PodRef
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def gated(self) -> bool:
-        """Whether it has accelkit's gate."""
+        """Whether the pod has accelkit's gate."""
         return self.place >= 0
 
 
@@ -59,11 +59,11 @@ class Group:
     """A group of pods.
 
     Attributes:
-        waiting: its pods without a node, by UID.
-        done: UIDs of its pods that have a node, or have succeeded.
+        waiting: the pods without a node, by UID.
+        done: the UIDs of the pods that have a node or have succeeded.
         version: the number of changes to the group.
-        event_count: the number of events about its pods, including those that changed nothing.
-        joined: the number of pods that joined it, or lost their last gate of another controller.
+        event_count: the number of events about its pods, including events without a change.
+        joined: the number of pods that joined the group or lost their last gate of another controller.
     """
 
     key: GroupKey
@@ -72,7 +72,7 @@ class Group:
     version: int = 0
     event_count: int = 0
     joined: int = 0
-    # Results cached for one version.
+    # Results that are cached for one version.
     _oldest: tuple[int, Member] | None = None
     _size: tuple[int, int | GroupSizeError] | None = None
 
@@ -84,10 +84,10 @@ class Group:
         return self._oldest[1]
 
     def find_size(self, read: Callable[[], int]) -> int:
-        """Return the result of `read`, which is called once for each version.
+        """Return the size of the group; `read` is called once for each version.
 
         Raises:
-            GroupSizeError: `read` raised it.
+            GroupSizeError: `read` raised this error.
         """
         if self._size is None or self._size[0] != self.version:
             try:
@@ -119,13 +119,13 @@ class GroupIndex:
                 group.joined += former.joined
 
     def take_event(self, kind: str, pod: SchedulingPod) -> GroupKey | None:
-        """Apply one change of a pod; return the group that has changed, or None if none has."""
+        """Apply one change of a pod; return the changed group, or None if no group has changed."""
         uid, key = pod.metadata.uid, read_group(pod)
         known = self._where.get(uid)
         if kind == "DELETED" or pod.status.phase == "Failed":
             key = None
         elif pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
-            # A finalizer delays the deletion of the pod, but the API server rejects its Binding.
+            # A finalizer may delay the deletion of the pod, but the API server rejects its Binding.
             key = None
         if known is not None and known != key:
             self._discard(uid)
@@ -150,7 +150,7 @@ class GroupIndex:
         return key
 
     def put_size(self, key: GroupKey, size: int | None) -> None:
-        """Set the size from the PodGroup of a group; from now on, it overrides the size that the pods state."""
+        """Set the size from the PodGroup of a group, which overrides the size that the pods state."""
         self._sizes[key] = size
         self._touch(key)
 
@@ -167,7 +167,7 @@ class GroupIndex:
             self.put_size(key, size)
 
     def find(self, uid: str) -> Group | None:
-        """Return the group of a pod; None if it does not belong to one."""
+        """Return the group of a pod; None if it does not belong to a group."""
         key = self._where.get(uid)
         return None if key is None else self._groups[key]
 
@@ -185,7 +185,7 @@ class GroupIndex:
         """Return the minimum number of pods of a group that must be placed, from 1 to `MOST_MEMBERS`.
 
         Raises:
-            GroupSizeError: the size is unknown or unreadable, or its pods disagree on it.
+            GroupSizeError: the size is unknown or invalid, or the pods state different sizes.
         """
         return group.find_size(lambda: self._read_size(group))
 
@@ -198,13 +198,13 @@ class GroupIndex:
         stated = {each.stated: each.ref for each in group.waiting.values() if each.stated is not None}
         if not stated:
             raise GroupSizeError(
-                f"the size of the group {key} is unknown",
+                f"the size of group {key} is unknown",
                 next_step=f"create its PodGroup, or label its pods {SIZE_KEY}=NUMBER",
             )
         if len(stated) > 1:
             (one, first), (other, second) = sorted(stated.items())[:2]
             raise GroupSizeError(
-                f"pods of the group {key} disagree on its size: {first.name} has {shorten(one)}, {second.name} has "
+                f"the pods of group {key} state different sizes: {first.name} has {shorten(one)}, {second.name} has "
                 f"{shorten(other)}",
                 next_step=f"set the same {SIZE_KEY} on all pods",
             )
@@ -241,6 +241,6 @@ def _read_member(pod: SchedulingPod) -> Member:
 def _check(size: int | None, source: str) -> int:
     if size is None or not 1 <= size <= MOST_MEMBERS:
         raise GroupSizeError(
-            f"{source} is not a valid size of a group", next_step=f"set a whole number from 1 to {MOST_MEMBERS}"
+            f"{source} is not a valid group size", next_step=f"set a whole number from 1 to {MOST_MEMBERS}"
         )
     return size

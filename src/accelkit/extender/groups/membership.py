@@ -1,4 +1,4 @@
-"""Functions that read the group that a pod names, and the size that the pod states."""
+"""Functions that read the group of a pod and the group size that the pod states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kube.views.scheduling import Conditions, SchedulingPod
 from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
-# Label or annotation of a pod with the minimum number of pods of its group that must be placed.
+# Label or annotation of a pod with the minimum number of pods of its group to place.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 # Longer than any valid size.
 _MOST_STATED: Final = 20
@@ -27,7 +27,7 @@ class Convention(StrEnum):
 
 
 class GroupKey(NamedTuple):
-    """Key of a group. Pods in another namespace, or with another convention, do not belong to the group."""
+    """Key of a group, which consists of pods in one namespace with the same convention."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class GroupKey(NamedTuple):
 
 
 def read_group(pod: SchedulingPod) -> GroupKey | None:
-    """Return the group of a pod; None if it names none."""
+    """Return the group of a pod; None if the pod does not name a group."""
     namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
@@ -51,13 +51,13 @@ def read_group(pod: SchedulingPod) -> GroupKey | None:
 
 
 def read_stated_size(pod: SchedulingPod) -> str | None:
-    """Return the group size that a pod states, shortened if it is far too long; None if the pod states none."""
+    """Return the group size that a pod states, truncated if it is too long; None if the pod states no size."""
     stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
     return None if stated is None else shorten(stated, _MOST_STATED)
 
 
 def read_conditions(pod: SchedulingPod) -> Conditions:
-    """Return when and where kube-scheduler may try a waiting pod."""
+    """Return the conditions under which kube-scheduler may try a waiting pod."""
     spec = pod.spec
     if spec.conditions is not None:
         return spec.conditions
@@ -67,10 +67,10 @@ def read_conditions(pod: SchedulingPod) -> Conditions:
 
 
 def trim_member(pod: SchedulingPod) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Remove the fields that groups do not read; return the labels and annotations that they read.
+    """Remove the fields that groups do not read; return the labels and annotations that groups read.
 
-    Return None for a pod without a group. Lists are kept in memory until all pods are read, and users may have filled
-    each field with megabytes of data.
+    Return None for a pod without a group. Removing the fields saves memory, because lists are stored until all pods are
+    read, and users may have filled each field with megabytes of data.
 
     Args:
         pod: the pod, which is modified.

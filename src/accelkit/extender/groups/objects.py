@@ -1,4 +1,4 @@
-"""The two kinds of PodGroup, from which the sizes of groups are read."""
+"""The two kinds of PodGroup that contain the sizes of groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _WorkloadSpec(msgspec.Struct, rename="camel"):
 
 
 class WorkloadGroup(msgspec.Struct):
-    """PodGroup of scheduling.k8s.io, which is part of Kubernetes; without a gang, each pod is independent."""
+    """PodGroup of scheduling.k8s.io, the API of Kubernetes; without a gang, each pod is independent."""
 
     metadata: ObjectMeta
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)

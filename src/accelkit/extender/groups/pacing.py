@@ -1,17 +1,17 @@
-"""Limits on how much of the event loop groups use, because kube-scheduler's requests come first."""
+"""Limits on the use of the event loop by groups, because requests of kube-scheduler have precedence."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-# One step is the effort to judge one member; placing a member takes far more.
+# Steps to place one member. The state of one member is computed in one step.
 _PLACING_STEPS: Final = 500
-# Number of steps after which other tasks get to run.
+# Number of steps after which other tasks may run.
 _TURN_STEPS: Final = 2_000
-# Number of members that are tried in one round over all groups; the last group is always tried completely.
+# Maximum number of members that are tried in one round over all groups. The last group is always tried completely.
 _MOST_PLACED: Final = 100
-# Number of pods of a namespace that may fail to fit at once, and per second.
+# Maximum number of pods of a namespace that may not fit at the same time, and per second.
 MOST_FAILED: Final = 200
 FAILED_PER_SECOND: Final = 50
 
@@ -24,16 +24,16 @@ class Pace:
 
     @property
     def spent(self) -> bool:
-        """Whether no more members are tried in this round."""
+        """Whether the limit of members for this round is reached."""
         return self._placed >= _MOST_PLACED
 
     def count(self, judged: int, *, placed: int = 0) -> None:
-        """Count members that were judged, and members that were tried."""
+        """Count checked members and tried members."""
         self._placed += placed
         self._turn += judged + _PLACING_STEPS * placed
 
     async def rest(self) -> bool:
-        """Let other tasks run if this turn has lasted long enough; return whether it has."""
+        """Let other tasks run if this turn has used its steps; return whether it has."""
         if self._turn < _TURN_STEPS:
             return False
         self._turn = 0
@@ -42,14 +42,14 @@ class Pace:
 
 
 class Patience:
-    """Number of pods of each namespace that recently failed to fit."""
+    """Number of pods of each namespace that did not fit recently."""
 
     def __init__(self) -> None:
-        # For each namespace: the number, and the time at which it was computed.
+        # For each namespace: the number, and the time of its computation.
         self._tried: dict[str, tuple[float, float]] = {}
 
     def is_lost(self, namespace: str, now: float) -> bool:
-        """Return whether groups of a namespace are not tried now."""
+        """Return whether the groups of a namespace must not be tried now."""
         return self._measure(namespace, now) > MOST_FAILED
 
     def note(self, namespace: str, pods: int, now: float) -> None:

@@ -30,7 +30,7 @@ class GroupChanges:
                 event.set()
 
     def get(self, key: GroupKey | None = None) -> asyncio.Event:
-        """Return the event that is set by the next change to one group, or to any group."""
+        """Return the event that is set by the next change to one group or, without a key, to any group."""
         return self._any if key is None else self._of.setdefault(key, asyncio.Event())
 
 
@@ -41,9 +41,9 @@ class GroupParts:
     Attributes:
         api: an open client.
         ledger: the ledger with the reservations.
-        feed: provides the requests of waiting pods.
+        feed: the feed with the requests of waiting pods.
         group_index: the members of groups.
-        reserver: finds cards.
+        reserver: the component that reserves cards.
         batches: the reservations of groups.
         changes: notifications of changes.
     """

@@ -1,4 +1,4 @@
-"""Support for pod groups in the extender: the watches that groups need, and the wiring of their parts."""
+"""Support for pod groups in the extender: watches for groups, and composition of their parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
-# kube-scheduler tries a pod again after at most 10 s by default; the rest is a margin for a busy cluster.
+# By default, kube-scheduler retries a pod after at most 10 s. The remaining time is a margin for a busy cluster.
 _RETRY_SECONDS: Final = 15.0
 
 
@@ -38,8 +38,8 @@ class GroupTimes:
     """Time limits of groups, in seconds.
 
     Attributes:
-        reservation: time from the reservation to the last bind.
-        hold: time for which one bind without gates is held.
+        reservation: the time from the reservation to the last bind.
+        hold: the time for which one bind without gates is held.
     """
 
     reservation: float = 60.0
@@ -47,10 +47,10 @@ class GroupTimes:
 
     @property
     def gather(self) -> float:
-        """Time from the reservation until kube-scheduler must have placed enough members without gates.
+        """The time from the reservation until kube-scheduler must have placed enough members without gates.
 
-        The rest of the reservation is for members whose held binds timed out, until kube-scheduler retries them. If the
-        reservation is too short for that, this is the time of one hold.
+        The remaining time of the reservation is for members whose held binds timed out, until kube-scheduler retries
+        them. If the reservation is too short for this, the result is the time of one hold.
         """
         return max(min(self.hold, self.reservation), min(self.hold + _RETRY_SECONDS, self.reservation - _RETRY_SECONDS))
 
@@ -61,14 +61,14 @@ class PodGroups:
     Args:
         api: an open client.
         ledger: the ledger with the reservations.
-        feed: updates the ledger.
+        feed: the feed that updates the ledger.
         policy: the policy that ranks cards and nodes if the pod does not name one.
         events: the recorder of Events.
         times: the time limits of groups.
-        decides: returns whether this replica decides, and its view of the API server is current.
-        is_under_way: returns whether a pod is being bound.
-        is_unsettled: returns whether the outcome of a pod's Binding is unknown.
-        clock: returns seconds of a monotonic clock.
+        decides: a function that returns whether this replica is the leader with current data.
+        is_under_way: a function that returns whether a pod is being bound.
+        is_unsettled: a function that returns whether the outcome of a pod's Binding is unknown.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class PodGroups:
         """Return the watch of all nodes, which also updates the feed.
 
         Args:
-            on_replace: called with the same lists.
-            on_event: called with the same changes.
+            on_replace: a function that is called with each list.
+            on_event: a function that is called with each change.
         """
 
         def replace(nodes: list[SchedulingNode]) -> None:
@@ -138,8 +138,8 @@ class PodGroups:
         """Return the watch of all pods.
 
         Args:
-            on_replace: called with the same lists, after the groups were updated, so that it can query them.
-            on_event: called with the same changes, before the groups are updated.
+            on_replace: a function that is called with each list after the update of the groups.
+            on_event: a function that is called with each change before the update of the groups.
         """
 
         def replace(pods: list[SchedulingPod]) -> None:
@@ -163,27 +163,27 @@ class PodGroups:
         )
 
     def take_node_event(self, kind: str, node: SchedulingNode) -> None:
-        """Apply one change of a node, including to the feed."""
+        """Apply one change of a node to the groups and the feed."""
         self._feed.take_node_event(kind, node)
         self._facts.take_event(kind, node)
 
     def take_pod_event(self, kind: str, pod: SchedulingPod) -> None:
-        """Apply one change of a pod that the feed has applied already."""
+        """Apply one change of a pod, which the feed has already applied."""
         uid = pod.metadata.uid
         former = self._group_index.find(uid)
         if (key := self._group_index.take_event(kind, pod)) is not None:
             self._controller.note_pod(uid, *({key} if former is None else {key, former.key}))
 
     async def admit(self, ref: PodRef, node: str) -> None:
-        """Hold the bind of a pod until its group may be bound; return at once for other pods.
+        """Hold the bind of a pod until its group may be bound; return immediately for a pod without a group.
 
         Raises:
-            BindingError: the group does not fit, or not enough members came in time.
+            BindingError: the group does not fit, or not enough members were placed in time.
         """
         await self._binds.admit(ref, node)
 
     def holds(self, uid: str) -> bool:
-        """Return whether a pod's cards are reserved for its group, so that no Binding was sent."""
+        """Return whether a pod's cards are reserved for its group without a Binding."""
         return self._batches.find_of(uid) is not None
 
     def is_member(self, uid: str) -> bool:
@@ -191,7 +191,7 @@ class PodGroups:
         return self._group_index.find(uid) is not None
 
     def describe(self, uid: str) -> str:
-        """Return the group with which a pod waits, and the reason; empty if it does not wait."""
+        """Return the reason why the group of a pod waits; empty if it does not wait."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             return ""
@@ -212,5 +212,5 @@ class PodGroups:
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:
-        # A held bind has not sent anything yet.
+        # A held bind has not sent a Binding yet.
         return self._is_unsettled(uid) or (self._is_under_way(uid) and uid not in self._binds.uids)

@@ -1,7 +1,7 @@
-"""Reservation of cards for the pods of a group together: for at least the required number, or for none. No I/O.
+"""Reservation of cards for the pods of a group: for at least the required number of pods, or for none; without I/O.
 
-Pods are placed one after the other, the largest first, each on the node that its policy prefers among those that have
-room and that its rules allow. All of this happens under the ledger's lock, including the release after a failure.
+Pods are placed one after the other, the largest pod first. Each pod gets the node that its policy prefers among the
+nodes that have room and meet its rules. The reservation and the release after a failure run under the ledger's lock.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from accelkit.placement.misfit import MisfitError
 from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.policies import AnyPolicy, find_policy
 
-# Number of nodes that are reranked for each pod, and number of pods after which all nodes are reranked.
+# Number of nodes that are ranked again for each pod, and number of pods after which all nodes are ranked again.
 _SHORTLIST: Final = 64
 _RANKED_FOR: Final = 32
 # Limit on the search for one group if no two nodes are equivalent.
 _STEPS: Final = 40_000
-# Limit on checking the node rules of one group; a step is one requirement of a distinct set of rules, for one node.
+# Limit on the steps to check the node rules of one group. One step checks one requirement of a distinct set of rules on
+# one node.
 _RULE_STEPS: Final = 200_000
 
 
@@ -36,11 +37,11 @@ class UnplacedPod:
     """A pod to place.
 
     Attributes:
-        task: its type in the mix of tasks.
-        host: its host requests.
-        rules: the encoded rules for its nodes.
-        node: the only node that it may have; empty for any node.
-        labels: its labels, as `key=value`.
+        task: the type of the pod in the task mix.
+        host: the host requests of the pod.
+        rules: the encoded rules for the nodes of the pod.
+        node: the required node of the pod; empty for any node.
+        labels: the labels of the pod, as `key=value`.
     """
 
     ref: PodRef
@@ -53,7 +54,7 @@ class UnplacedPod:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Size of the request: whole cards, then bytes."""
+        """The size of the request: whole cards, then bytes."""
         containers = self.request.containers
         whole = sum(each.cards for each in containers if each.whole)
         return whole, sum(each.cards * each.memory_bytes for each in containers)
@@ -61,10 +62,10 @@ class UnplacedPod:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Result when too few pods fit: the number that did, and the first that did not.
+    """Result if too few pods fit: the number of pods that fit, and the first pod that does not fit.
 
     Attributes:
-        unjudged: whether the first one has too many node rules to check on all nodes.
+        unjudged: whether the first pod that does not fit has too many node rules to check on all nodes.
     """
 
     fitted: int
@@ -73,13 +74,14 @@ class Shortage:
 
 
 class GroupReserver:
-    """Reserves cards for groups.
+    """Component that reserves cards for groups.
 
     Args:
         ledger: the ledger with the reservations.
         mix: the task mix, which another component updates.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        list_allowed: returns the nodes that rules allow; None if the budget is too small to check all of them.
+        list_allowed: a function that returns the nodes that meet the rules; None if the budget is too small to check
+            all nodes.
     """
 
     def __init__(
@@ -95,9 +97,9 @@ class GroupReserver:
         """Reserve cards for all pods that fit; reserve nothing if fewer than `least` fit.
 
         Args:
-            pods: pods that hold no cards; all pods with a fixed node must fit.
+            pods: the pods, which hold no cards; all pods with a required node must fit.
             least: the minimum number of pods that must fit.
-            taken: host amounts that other unbound pods will use, by node.
+            taken: the host amounts that other unbound pods will use, by node.
         """
         turn = _Turn(dict(taken or {}), Budget(_STEPS))
         placed: list[PodRef] = []
@@ -117,7 +119,7 @@ class GroupReserver:
         return Shortage(len(placed), missing[0].ref, turn.allowed.get(missing[0].rules, ()) is None)
 
     def move(self, ref: PodRef, request: PodRequest, node: str) -> bool:
-        """Move a pod's reservation to another node; return False, and change nothing, if there is no room."""
+        """Move a pod's reservation to another node; if the node has no room, return False without any change."""
         policy = find_policy(request, self._policy)
         with self._ledger.lock():
             held = self._ledger.find_holding(ref.uid)
@@ -145,7 +147,7 @@ class GroupReserver:
             shortlist = turn.shortlists[key] = _Shortlist(self._rank(pod, policy, turn, _SHORTLIST))
         shortlist.used += 1
         for names in (shortlist.names, None):
-            # If no node of the shortlist has room, all are tried.
+            # If no node of the shortlist has room, try all nodes.
             found = self._rank(pod, policy, turn, 0 if names is None else _SHORTLIST, names)
             if any(self._reserve(pod, name, policy, turn) for name in found):
                 if names is None:
@@ -156,7 +158,7 @@ class GroupReserver:
     def _rank(
         self, pod: UnplacedPod, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the nodes that fit, from these nodes or from all, best first; at most `most`, or all if it is 0."""
+        """Return the nodes that fit, best first, from the given or all nodes; at most `most` nodes unless it is 0."""
         verdict = self._verdicts.judge(pod.request, policy)
         if names is None:
             if pod.rules not in turn.allowed:
@@ -201,7 +203,7 @@ class _Shortlist:
 
 
 class _Turn:
-    """Budget and intermediate results of one group."""
+    """Budget and intermediate results for one group."""
 
     def __init__(self, taken: dict[str, HostAmounts], budget: Budget) -> None:
         self.taken, self.budget, self.rules_budget = taken, budget, Budget(_RULE_STEPS)

@@ -1,4 +1,4 @@
-"""Watches of the PodGroups of both kinds, if the API server has them."""
+"""Watches of both kinds of PodGroups, if the API server serves them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.kube.views.api import ApiResources
 log = logging.getLogger(__name__)
 
 _PLURAL: Final = "podgroups"
-# Interval between checks for a kind that may be installed later.
+# Interval between checks for a missing kind, which may be installed later.
 _ABSENT_SECONDS: Final = 30.0
 _FAILED_SECONDS: Final = 2.0
 
@@ -38,12 +38,12 @@ class _ApiGroup(msgspec.Struct):
 
 
 class GroupSizes:
-    """Updates the group index from PodGroups.
+    """Component that updates the group index from PodGroups.
 
     Args:
         api: an open client.
-        group_index: the index that is updated.
-        on_change: called after each change with the group that changed, or without a group if all have changed.
+        group_index: the index to update.
+        on_change: a function that is called after each change with the changed group, or without a group after a list.
     """
 
     def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:
@@ -52,7 +52,7 @@ class GroupSizes:
 
     @property
     def are_read(self) -> bool:
-        """Whether all kinds were read, or do not exist."""
+        """Whether all existing kinds were read."""
         return len(self._read_kinds) == len(_KINDS)
 
     async def run(self) -> None:
@@ -82,12 +82,12 @@ class GroupSizes:
         await Reflector(self._api, path, type_, trim=_trim, on_replace=replace, on_event=take).run()
 
     async def _find_path(self, convention: Convention) -> str | None:
-        """Return the path of a kind; None if the API server does not have it."""
+        """Return the API path of a kind; None if the API server does not serve it."""
         while True:
             try:
                 return await self._discover(convention)
             except (ApiError, *UNREADABLE) as exc:
-                log.warning("cannot find out whether the API server has PodGroups of %s: %s", convention, exc)
+                log.warning("cannot check whether the API server serves PodGroups of %s: %s", convention, exc)
                 await asyncio.sleep(_FAILED_SECONDS)
 
     async def _discover(self, convention: Convention) -> str | None:

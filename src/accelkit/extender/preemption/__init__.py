@@ -1,1 +1,1 @@
-"""Selection of pods that must leave so that a pod of higher priority gets a card: the preempt verb, and evictions."""
+"""Preemption for pods of higher priority that need cards: the preempt verb, and evictions."""

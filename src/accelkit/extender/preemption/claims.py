@@ -1,4 +1,4 @@
-"""Claims for pods for which others were evicted. Each lasts until the pod is bound, deleted or too late. No I/O."""
+"""Claims for preempting pods; a claim lasts until its pod is bound or deleted, or until it expires. No I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.object_meta import MOST_LEAVING_SECONDS
 from accelkit.placement.policies import AnyPolicy
 
-# How long free cards are kept: kube-scheduler tries a pod within seconds after the pod is woken.
+# Duration of a claim on free cards. kube-scheduler tries a pod within seconds after the pod is woken.
 FREE_SECONDS: Final = 60.0
-# How long cards are kept while the evicted pods still hold them; a pod that takes longer to end is stuck.
+# Duration of a claim while the evicted pods still hold the cards. A pod that takes longer to end is considered stuck.
 LEAVING_SECONDS: Final = MOST_LEAVING_SECONDS
 
 
@@ -27,13 +27,13 @@ class _Kept:
 
 
 class Claims:
-    """The claims of this process.
+    """Claims of this process.
 
     Args:
         ledger: the ledger with the claims.
-        feed: provides the waiting pods.
+        feed: the feed with the waiting pods.
         policy: the policy that ranks cards if the pod does not name one.
-        clock: returns seconds of a monotonic clock.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Claims:
         return len(self._kept)
 
     def make(self, pending: Pending, node: str, gone: Collection[str]) -> None:
-        """Claim the cards that a pod gets on a node once other pods have left.
+        """Claim the cards that a pod gets on a node after the end of other pods.
 
         Raises:
             MisfitError: the pod would not fit, or would exceed its namespace's quota.
@@ -57,17 +57,17 @@ class Claims:
             self._kept[pod.ref.uid] = _Kept(self._clock())
 
     def drop(self, uid: str) -> None:
-        """Release the claim of a pod; a Binding in progress stays."""
+        """Release the claim of a pod, but not the reservation of a Binding in progress."""
         self._kept.pop(uid, None)
         held = self._ledger.find_holding(uid)
         if held is not None and held.stage is ShareStage.CLAIMED:
             self._ledger.release(uid)
 
     def review(self, *, leads: bool) -> list[str]:
-        """Release claims that are no longer needed or have expired; return the UIDs of the pods whose claims expired.
+        """Release expired and unnecessary claims; return the UIDs of the pods whose claims expired.
 
         Args:
-            leads: whether this replica is still the one that answers kube-scheduler.
+            leads: whether this replica is the leader.
         """
         late = []
         for uid, kept in list(self._kept.items()):

@@ -1,7 +1,8 @@
-"""Evictions for a pod of higher priority if kube-scheduler finds no victims: the node has enough free, no card has.
+"""Evictions for a pod of higher priority if kube-scheduler finds no victims.
 
-Only the leader evicts, after kube-scheduler has refused the pod. It reads the pods of the node and all disruption
-budgets again, sends every eviction as a dry run, claims the cards for the pod, and then evicts the victims.
+This occurs if a node has enough free amounts in total, but on no single card. Only the leader evicts, after
+kube-scheduler has refused the pod. It reads the pods of the node and all disruption budgets again, sends each eviction
+as a dry run, claims the cards for the pod, and then evicts the victims.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ class Evictor:
     Args:
         api: an open client.
         ledger: the ledger with the claims.
-        feed: provides the waiting pods, and the priorities of the others.
+        feed: the feed with the waiting pods and the priorities of other pods.
         policy: the policy that ranks cards if the pod does not name one.
         events: the recorder of Events.
         refusals: the pods that filter refused.
-        leads: returns whether this replica may evict and bind now.
-        evictions: counter of evictions, by `result`.
-        clock: returns seconds of a monotonic clock.
-        wall_clock: returns seconds since 1970.
+        leads: a function that returns whether this replica may evict and bind now.
+        evictions: the counter of evictions, by `result`.
+        clock: a function that returns the seconds of a monotonic clock.
+        wall_clock: a function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class Evictor:
             except ApiError as exc:
                 self._repeats.warn("api", f"cannot evict pods, will retry: {exc}")
             except Exception:
-                # An error with one pod must not end the service.
+                # An error of one pod must not end the service.
                 log.exception("cannot evict pods")
 
     async def run_once(self) -> None:
         """Review the claims, and handle at most one pod.
 
         Raises:
-            ApiError: the API server rejected a request, or did not answer.
+            ApiError: the API server rejected a request or did not respond.
         """
         leads = self._leads()
         for uid in self._claims.review(leads=leads):
@@ -105,7 +106,7 @@ class Evictor:
         for uid in self._refusals.list_due(self._feed.pending, self._ledger):
             pending = self._feed.pending[uid]
             if self._is_beyond_quota(pending):
-                # filter is called again when the namespace holds less.
+                # kube-scheduler calls filter again after pods of the namespace release shares.
                 self._refusals.discard(uid)
                 self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             elif self._pace.may_try(uid):
@@ -127,7 +128,7 @@ class Evictor:
         return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
 
     async def _find_plan(self, pending: Pending) -> Plan | None:
-        """Return the best plan for the current state of the API server; None if there is none."""
+        """Return the best plan for the current state in the API server; None if no plan is possible."""
         plans = await self._planner.list_plans(pending, self._refusals.list_nodes(pending.pod.ref.uid))
         if not plans or not plans[0].victims:
             return None
@@ -140,14 +141,14 @@ class Evictor:
         return min(checked, key=lambda plan: (rank_victims(plan.victims), plan.node), default=None)
 
     async def _carry_out(self, pending: Pending, plan: Plan) -> bool:
-        """Claim the cards and evict; return whether any pod was evicted."""
+        """Claim the cards and evict the victims; return whether any pod was evicted."""
         ref = pending.pod.ref
         if not await self._still_waits(pending):
             return False
         for victim in plan.pods:
             if not await self._try_eviction(victim, ref, dry_run=True):
                 return False
-        # The state may have changed. From here to the claim, no other task runs.
+        # The state may have changed. No other task runs between this check and the claim.
         if not self._leads() or ref.uid not in self._feed.pending or self._ledger.find_holding(ref.uid) is not None:
             return False
         try:
@@ -161,13 +162,13 @@ class Evictor:
             gone.append(victim)
             self._pace.note_evicted()
         if len(gone) < len(plan.pods):
-            # The remaining pods would have to leave too.
+            # The pod does not fit without the eviction of the remaining victims.
             self._claims.drop(ref.uid)
         await self._report(pending, plan.node, gone)
         return bool(gone)
 
     async def _still_waits(self, pending: Pending) -> bool:
-        """Return whether the API server has the pod in the state that is known here."""
+        """Return whether the pod in the API server still waits with the same priority."""
         try:
             pod = await read_pod(self._api, pending.pod.ref)
         except PodGoneError:
@@ -180,11 +181,11 @@ class Evictor:
             await evict(self._api, victim, dry_run=dry_run)
         except ApiError as exc:
             if exc.not_found:
-                # It was deleted already.
+                # The pod was already deleted.
                 return True
             refused = exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.CONFLICT}
             self._evictions.labels("refused" if refused else "failed").inc()
-            self._repeats.warn((preemptor.uid, victim.uid), f"pod {victim} is not evicted for {preemptor}: {exc}")
+            self._repeats.warn((preemptor.uid, victim.uid), f"cannot evict pod {victim} for pod {preemptor}: {exc}")
             return False
         if not dry_run:
             self._evictions.labels("evicted").inc()
@@ -195,9 +196,9 @@ class Evictor:
         if not gone:
             return
         log.info(Facts("evicted", pods=[str(pod) for pod in gone], node=node, preemptor=str(ref), priority=priority))
-        # A user with access to the events of one namespace must not learn names from another.
+        # A user with access to the events of one namespace must not see names from another namespace.
         for pod in gone:
-            sentence = f"Evicted from node {node}, so that pod {ref.uid} of priority {priority} gets a card there"
+            sentence = f"Evicted from node {node} so that pod {ref.uid} of priority {priority} gets a card"
             await self._events.record(ObjectReference("Pod", pod.name, pod.namespace, pod.uid), "Preempted", sentence)
-        sentence = f"{len(gone)} pod{'s' if len(gone) > 1 else ''} of lower priority evicted from node {node} for it"
+        sentence = f"Evicted {len(gone)} pod{'s' if len(gone) > 1 else ''} of lower priority from node {node}"
         await self._events.record(ObjectReference("Pod", ref.name, ref.namespace, ref.uid), "Preempting", sentence)

@@ -1,7 +1,7 @@
-"""Claims on the cards that a pod condition holds for pods, until each pod is bound, gone or too late. No I/O.
+"""Claims on the cards that conditions of pods hold, until the pod is bound or deleted, or the hold expires. No I/O.
 
-The condition is written before the first eviction, so each watch and each list of pods contains it before the cards
-are free. Both replicas of the extender read it, and a replica that restarts reads it with the first list.
+The condition is written before the first eviction, so that the watch and each list of pods contain it before the cards
+are free. All replicas of the extender read the condition, and a restarted replica reads it with the first list.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ _TURN_SECONDS: Final = 0.5
 
 
 class Holds:
-    """The claims that the conditions of pods request.
+    """Claims that the conditions of pods request.
 
     Args:
         ledger: the ledger with the claims.
-        feed: provides the waiting pods.
+        feed: the feed with the waiting pods.
         policy: the policy that ranks cards if the pod does not name one.
-        wall_clock: returns seconds since 1970.
+        wall_clock: a function that returns the seconds since 1970.
     """
 
     def __init__(
         self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
-        # The node of each claim that was made here.
+        # The node of each claim, by the UID of its pod.
         self._claimed: dict[str, str] = {}
         self._repeats = RepeatLog(log)
 
     async def run(self) -> None:
-        """Review all holds until cancelled, because holds expire, and a pod that did not fit may fit later."""
+        """Review all holds periodically until cancelled, because holds expire, and a pod may fit later."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             self.review()
 
     def review(self) -> None:
-        """Review the hold of each pod, as after a list of pods or nodes."""
+        """Review the hold of each pod, for example after a list of pods or nodes."""
         held = (uid for uid, each in self._feed.pending.items() if each.pod.hold is not None)
         for uid in {*self._claimed, *held}:
             self.note(uid)
 
     def note(self, uid: str) -> None:
-        """Review the hold of one pod, as after an event about it."""
+        """Review the hold of one pod, for example after an event about the pod."""
         pending, node = self._feed.pending.get(uid), self._claimed.get(uid)
         hold = None if pending is None else self._find_hold(pending)
         held = self._ledger.find_holding(uid)
         if node is not None and (held is None or held.stage is not ShareStage.CLAIMED or held.node != node):
-            # It is bound, being bound, or deleted.
+            # The pod is bound, being bound, or deleted.
             del self._claimed[uid]
             node = None
         if node is not None and (hold is None or hold.node != node):
@@ -87,7 +87,7 @@ class Holds:
         except MisfitError as exc:
             reason = exc.misfit.reason
             self._repeats.warn(
-                pod.ref.uid, f"cannot hold cards of node {hold.node} for pod {pod.ref}: {reason}. Tried again."
+                pod.ref.uid, f"cannot hold cards of node {hold.node} for pod {pod.ref}, will retry: {reason}"
             )
             return
         self._claimed[pod.ref.uid] = hold.node

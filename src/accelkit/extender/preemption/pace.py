@@ -1,4 +1,4 @@
-"""Limits on the number of evictions, and on their frequency for one pod. No I/O."""
+"""Limits on the number of evictions, and on their frequency for one pod; without I/O."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from accelkit.back_off import BackOff
 # Maximum number of evictions within one minute.
 MOST_EVICTIONS: Final = 30
 _MINUTE: Final = 60.0
-# Delay before the next attempt for a pod: if there was no plan, and after evictions for the pod.
+# Delay before the next attempt for a pod: without a plan, and after evictions for the pod.
 RETRY_SECONDS: Final = 10.0
 _AFTER_EVICTIONS: Final = BackOff(120.0, 3600.0)
-# Number of pods whose delays are stored.
+# Maximum number of pods whose delays are stored.
 _MOST_PODS: Final = 1000
 
 
 class Pace:
-    """The pauses between evictions.
+    """Pauses between evictions.
 
     Args:
-        clock: returns seconds of a monotonic clock.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +32,7 @@ class Pace:
         self._not_before: dict[str, tuple[float, int]] = {}
 
     def may_evict(self, count: int) -> bool:
-        """Return whether this number of pods may be evicted now; the first plan within a minute is not limited."""
+        """Return whether this number of pods may be evicted now; the first plan in a minute is not limited."""
         while self._evicted and self._clock() - self._evicted[0] > _MINUTE:
             self._evicted.popleft()
         return not self._evicted or len(self._evicted) + count <= MOST_EVICTIONS
@@ -46,7 +46,7 @@ class Pace:
         self._evicted.append(self._clock())
 
     def note_tried(self, uid: str, *, evicted: bool) -> None:
-        """Record that a pod was handled; the delay grows each time that other pods are evicted for it."""
+        """Record that a pod was handled; the delay grows each time other pods are evicted for it."""
         _, times = self._not_before.pop(uid, (0.0, 0))
         if len(self._not_before) >= _MOST_PODS:
             del self._not_before[next(iter(self._not_before))]

@@ -1,4 +1,4 @@
-"""Plans that name the node on which a pod gets its cards, and the pods that leave that node. No I/O."""
+"""Plans that specify the node on which a pod gets its cards, and the victims on that node; without I/O."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candi
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
-# Number of lowest-cost nodes whose pods are read again.
+# Maximum number of nodes, those with the lowest cost, whose pods are read again.
 MOST_READ: Final = 8
-# Number of searches for other victims if a disruption budget does not allow evicting all of them.
+# Maximum number of searches for other victims if a disruption budget does not allow the eviction of all victims.
 _ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan for the pods that leave a node.
+    """Plan for evictions on a node.
 
     Attributes:
-        victims: the pods to evict; none if it is enough to wait for pods that are already leaving.
-        leaving: UIDs of the pods that are already leaving.
+        victims: the pods to evict; empty if it is enough to wait for pods that are already ending.
+        leaving: the UIDs of the pods that are already ending.
     """
 
     node: str
@@ -49,9 +49,10 @@ class Planner:
 
     Args:
         ledger: the ledger.
-        feed: provides the priorities of pods.
+        feed: the feed with the priorities of pods.
         policy: the policy that ranks cards if the pod does not name one.
-        wall_clock: returns seconds since 1970; plans do not wait for a pod whose end is overdue.
+        wall_clock: a function that returns the seconds since 1970, because plans do not wait for pods whose end is
+            overdue.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Planner:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
-        """Return the best plans for the current state, the best first; a plan without victims is returned alone."""
+        """Return the best plans for the current state, best first; a plan without victims is returned alone."""
         budget, event_loop, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
         for node in nodes:
             if budget.is_spent():
@@ -75,7 +76,7 @@ class Planner:
     async def check(
         self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
     ) -> Plan | None:
-        """Return a plan without pods that must not be evicted; None if there is none.
+        """Return a plan with victims that may be evicted; None if no such plan is possible.
 
         Args:
             pending: the pod that gets the cards.

@@ -1,7 +1,7 @@
-"""Pods that filter refused on every node, although an eviction would help on some. No I/O.
+"""Pods that filter refused on every node, but for which an eviction on some nodes would help; without I/O.
 
-kube-scheduler calls filter with the nodes that meet all other requirements of the pod. An eviction can help only on
-these nodes, and only the extender has this list.
+kube-scheduler calls filter with the nodes that meet all other requirements of the pod. An eviction helps only on these
+nodes. The evictor gets the list of these nodes only from calls of filter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import NEVER_PREEMPTS, Pod
 
-# Limits. Beyond them, a pod of the namespace with the most pods is dropped, and the last nodes are dropped.
+# Limits on pods, and on nodes of a pod. Above the limits, a pod of the namespace with the most pods is dropped, or the
+# last nodes are dropped.
 MOST_PODS: Final = 64
 MOST_NODES: Final = 1000
-# After filter has refused a pod, kube-scheduler itself searches for victims and writes its decision.
+# Delay after the refusal of a pod, during which kube-scheduler searches for victims and writes its decision.
 DELAY_SECONDS: Final = 2.0
-# Older lists of nodes are outdated; kube-scheduler sends a new one when it tries the pod again.
+# Maximum age of a list of nodes. kube-scheduler sends a new list when it tries the pod again.
 KEPT_SECONDS: Final = 60.0
 
 
@@ -36,12 +37,12 @@ class _Refusal:
 
 
 class Refusals:
-    """The pods that filter refused, and the nodes.
+    """Pods that filter refused, and the nodes on which an eviction may help.
 
     Args:
-        clock: returns seconds of a monotonic clock.
-        is_member: returns whether the pod with a given UID belongs to a group; no pod is evicted for a member, because
-            the rest of the group may not fit. None if groups are disabled.
+        clock: a function that returns the seconds of a monotonic clock.
+        is_member: a function that returns whether the pod with a given UID belongs to a group; None if groups are
+            disabled. No pod is evicted for a member of a group, because the other members may not fit.
     """
 
     def __init__(
@@ -49,12 +50,12 @@ class Refusals:
     ) -> None:
         self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
-        # For each namespace, the value of `_turns` at its last turn, or at its first pod.
+        # Number of turns. For each namespace, the value at its last turn or at its first pod is stored.
         self._turns = 0
         self._last_turns: dict[str, int] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """Record that a pod was refused on all nodes, and on these nodes because of other pods."""
+        """Record that a pod was refused on all nodes, on the given nodes because of other pods."""
         if pod.spec.preemption_policy == NEVER_PREEMPTS or pod.status.nominated_node_name:
             return
         named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
@@ -68,11 +69,11 @@ class Refusals:
             self._drop_one()
 
     def discard(self, uid: str) -> None:
-        """Remove a pod until it is refused again."""
+        """Remove a pod; the next refusal adds it again."""
         self._by_uid.pop(uid, None)
 
     def note_turn(self, uid: str) -> None:
-        """Record that a pod is being handled; pods of other namespaces come next."""
+        """Record that a pod is being handled, so that pods of other namespaces follow."""
         if (found := self._by_uid.get(uid)) is not None:
             self._turns += 1
             self._last_turns[found.namespace] = self._turns
@@ -80,11 +81,11 @@ class Refusals:
     def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
         """Return the UIDs of the pods that still wait, in the order of the turns of their namespaces.
 
-        Within one namespace, and among new namespaces, the highest priority comes first, then the oldest refusal.
+        Within one namespace, and among new namespaces, pods are ordered by priority, then by the age of the refusal.
 
         Args:
             pending: the pods without a node.
-            ledger: lists the pods with a Binding in progress, or for which others are already leaving.
+            ledger: the ledger, whose pods with reserved or claimed cards are excluded.
         """
         now = self._clock()
         for uid, each in list(self._by_uid.items()):
@@ -116,6 +117,6 @@ class Refusals:
 
 
 def is_waiting(pending: Pending) -> bool:
-    """Return whether kube-scheduler refused the pod, the pod may preempt, and no preemption for it is in progress."""
+    """Return whether kube-scheduler refused the pod, the pod may preempt, and no preemption is in progress for it."""
     pod = pending.pod
     return pending.request is not None and pod.unschedulable and pod.preempts and not (pod.nominated or pod.ending)

@@ -1,4 +1,4 @@
-"""Wire format of preempt: the fields that are read from ExtenderPreemptionArgs, and the result."""
+"""Wire format of preempt: the required fields of ExtenderPreemptionArgs, and the result."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ class _ConditionedPod(msgspec.Struct):
 
 
 class VictimMeta(msgspec.Struct):
-    """Fields of a victim's ObjectMeta that are read."""
+    """Required fields of a victim's ObjectMeta."""
 
     uid: str = ""
 
 
 class VictimPod(msgspec.Struct):
-    """Fields of a victim that are read, if it is sent as a whole Pod."""
+    """Required fields of a victim that is sent as a complete Pod."""
 
     metadata: VictimMeta
 
 
 class Victims(msgspec.Struct):
-    """Victims: whole pods, those of the highest priority first."""
+    """Victims as complete pods, the highest priority first."""
 
     Pods: list[VictimPod] | None = None
     NumPDBViolations: int = 0
 
 
 class MetaPod(msgspec.Struct):
-    """MetaPod."""
+    """MetaPod: the UID of a victim."""
 
     UID: str
 
 
 class MetaVictims(msgspec.Struct):
-    """MetaVictims: the UIDs of the victims of one node, and how many disruption budgets they would violate."""
+    """MetaVictims: the UIDs of the victims on one node, and the number of violated disruption budgets."""
 
     Pods: list[MetaPod] | None = None
     NumPDBViolations: int = 0
 
     @property
     def uids(self) -> list[str]:
-        """The UIDs, in order."""
+        """The UIDs of the victims, in order."""
         return [each.UID for each in self.Pods or ()]
 
 
 class PreemptionArgs(msgspec.Struct):
-    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, otherwise whole pods."""
+    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, otherwise complete pods."""
 
     Pod: msgspec.Raw
     NodeNameToVictims: dict[str, Victims] | None = None
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
     def list_offered(self) -> dict[str, MetaVictims]:
-        """Return the victims of each node as UIDs, from either form."""
+        """Return the UIDs of the victims on each node, from either form."""
         if self.NodeNameToMetaVictims is not None:
             return self.NodeNameToMetaVictims
         return {
@@ -68,7 +68,7 @@ class PreemptionArgs(msgspec.Struct):
 
 
 class PreemptionResult(msgspec.Struct):
-    """ExtenderPreemptionResult; a node that is left out is not a candidate."""
+    """ExtenderPreemptionResult; an omitted node is not a candidate."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
@@ -77,13 +77,13 @@ def read_preemptor(text: msgspec.Raw) -> PendingPod:
     """Return the preempting pod.
 
     Raises:
-        msgspec.MsgspecError: the pod cannot be read.
+        msgspec.MsgspecError: the pod is unreadable.
     """
     return _preemptor.decode(text)
 
 
 def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
-    """Return whether a pod needs more from its node than CPU, memory and accelkit resources.
+    """Return whether a pod has requirements other than CPU, memory and accelkit resources.
 
     If so, only kube-scheduler can select the victims that help the pod.
 

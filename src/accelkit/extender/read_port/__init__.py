@@ -1,1 +1,1 @@
-"""The read port, for users and tools that authenticate with tokens instead of certificates."""
+"""Read port for users and tools that authenticate with tokens instead of certificates."""

@@ -14,8 +14,7 @@ from accelkit.kube.connection import Connection
 from accelkit.serving.server import HeadServer
 from accelkit.serving.tls import Listen
 
-# The deadline in seconds for each review of a reader, the number of concurrent reviews, and the number of reader
-# connections.
+# Deadline of each review of a reader in seconds, and limits on concurrent reviews and reader connections.
 _REVIEW_SECONDS: Final = 3.0
 _REVIEWS: Final = 4
 _CONNECTIONS: Final = 32
@@ -24,7 +23,7 @@ _HEADER_BYTES: Final = 20_000
 
 
 def make_review_client(connection: Connection) -> ApiClient:
-    """Return a client for reviews of readers, with separate connections so that no Binding waits for a review."""
+    """Return a client for reviews, with separate connections so that no Binding waits for a review."""
     return ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
 
 
@@ -33,7 +32,7 @@ def make_read_server(listen: Listen, routes: Routes, reviews: ApiClient, endpoin
 
     Args:
         listen: the address.
-        routes: answers the requests.
+        routes: the routes that handle the requests.
         reviews: an open client, from `make_review_client`.
         endpoint: the Service through which clients connect.
     """

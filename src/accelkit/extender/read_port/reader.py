@@ -1,6 +1,6 @@
 """Responses on the read port: GET and HEAD of the state, and simulations, for clients with an API server token.
 
-No request on this port changes anything. Only the body of a simulation is read, after its sender is authorized.
+Requests on this port are read-only. Only the body of a simulation is read, after the client is authorized.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from accelkit.extender.routes import SIMULATE, Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
 from accelkit.serving.server import Head, Headers, Reply
 
-# Limit on concurrent requests, separately for recently valid tokens and for others; each sends at most two reviews.
+# Limit on concurrent requests, separately for recently valid tokens and for other tokens. Each request causes at most
+# two reviews.
 _READERS: Final = 8
-# How long a request waits for its turn.
+# Maximum time for which a request waits for its turn.
 _WAIT_SECONDS: Final = 2.0
 
 
 class Reader:
-    """Serves clients that have a token.
+    """Handler for clients with a token.
 
     Args:
-        routes: answers the requests.
-        reviewer: checks whether a client may read.
+        routes: the routes that handle the requests.
+        reviewer: the reviewer that checks whether a client may read.
     """
 
     def __init__(self, routes: Routes, reviewer: Reviewer) -> None:
         self._routes, self._reviewer = routes, reviewer
         # Clients with invalid tokens must not delay clients whose token was valid.
         self._recent_tokens, self._other_tokens = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
-        # Requests are answered one at a time, so that kube-scheduler waits for at most part of one.
+        # Requests are handled one at a time, so that kube-scheduler waits for at most a part of one request.
         self._turn = asyncio.Lock()
 
     async def handle(self, method: str, path: str, head: Head) -> Reply:
-        """Answer one request from its head, or a simulation from its body."""
+        """Handle one request, and read the body only for a simulation."""
         simulates = path == SIMULATE
         if method not in ({"POST"} if simulates else {"GET", "HEAD"}):
             return _refuse(405, f"this port is read-only and does not accept {method}")
@@ -52,7 +53,7 @@ class Reader:
         except TimeoutError:
             return _refuse(503, f"{_READERS} other requests are in progress; try again")
         try:
-            # This is the verb that the API server's proxy checks for the sender.
+            # The API server's proxy checks the same verb for the client.
             await self._reviewer.check(token, "create" if simulates else "get")
             return await (self._simulate(head) if simulates else self._answer(path))
         except AccessError as exc:
@@ -68,7 +69,7 @@ class Reader:
 
     async def _simulate(self, head: Head) -> Reply:
         body = await head.read_body()
-        # Simulations take turns separately, so that readers do not wait for them.
+        # Simulations do not take this turn, so that readers do not wait for them.
         return body if isinstance(body, Reply) else await self._routes.handle("POST", SIMULATE, body)
 
 

@@ -1,4 +1,4 @@
-"""Reviews, by the API server, of the identity of readers and of their permission to read."""
+"""Reviews of tokens and permissions of readers by the API server."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from accelkit.kube.paths import build_collection_path
 from accelkit.kube.views.api import AccessReview
 
 _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
-# How long a response from the API server is cached, in seconds, and the number of cached responses.
+# Time in seconds for which a response from the API server is cached, and the number of cached responses.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
-# How long a token counts as recently valid; it is reviewed in any case.
+# Time in seconds for which a token counts as recently valid. The token is reviewed in any case.
 _VALID_SECONDS: Final = 300.0
 # Service account tokens have about 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
@@ -53,7 +53,7 @@ class _TokenReview(msgspec.Struct):
 
 
 class Reviewer:
-    """Reviewer of tokens: the holder must be allowed to `get` or `create` `services/proxy` for the Service's read port.
+    """Reviewer of tokens, whose users need permission to `get` or `create` `services/proxy` for the read port.
 
     Args:
         api: an open client, whose timeout is the deadline of each review.
@@ -64,31 +64,31 @@ class Reviewer:
     def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
         self._api, self._namespace, self._port = api, namespace, name_read_port(service)
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
-        # By the digest of the token and the verb: the expiry time, and the refusal, if any.
+        # For each digest of a token and verb: the expiry time, and the refusal; None if access is allowed.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
-        # Time until which a token counts as recently valid, by its digest.
+        # For each digest of a token: the time until which the token counts as recently valid.
         self._valid_until: dict[bytes, float] = {}
 
     def was_valid_recently(self, token: str) -> bool:
-        """Return whether this token was valid recently; it may be invalid now."""
+        """Return whether this token was valid recently; the token may be invalid now."""
         return time.monotonic() < self._valid_until.get(_digest(token), 0.0)
 
     async def check(self, token: str, verb: str = "get") -> None:
-        """Check that the holder of this token may read.
+        """Check that the user of this token may read.
 
         Args:
             token: the token of the request.
             verb: the verb that the API server's proxy checks, `get` or `create`.
 
         Raises:
-            AccessError: the token is invalid, or its holder may not read.
-            NotReadyError: the API server does not answer.
+            AccessError: the token is invalid, or its user may not read.
+            NotReadyError: the API server does not respond.
         """
         if not token or len(token) > _MAX_TOKEN or not token.isascii():
             raise AccessError(
-                "a token is needed to read here" if not token else "the token is invalid or too long",
+                "this port requires a token" if not token else "the token is invalid or too long",
                 status=HTTPStatus.UNAUTHORIZED,
-                next_step=f"send one for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
+                next_step=f"send a token for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
             )
         digest = _digest(token)
         until, refusal = self._answers.get((digest, verb), (0.0, None))
@@ -98,7 +98,7 @@ class Reviewer:
             except ApiError as exc:
                 raise NotReadyError(f"the API server cannot review the token: {exc}") from exc
             except UNREADABLE as exc:
-                raise NotReadyError(f"cannot read the review of the API server: {exc}") from exc
+                raise NotReadyError(f"cannot read the response of the API server to the review: {exc}") from exc
             self._keep(digest, verb, refusal)
         if refusal is not None:
             raise AccessError(refusal.message, status=refusal.status)
@@ -110,7 +110,7 @@ class Reviewer:
             "spec": {"token": token, "audiences": [AUDIENCE]},
         }
         found = msgspec.json.decode(await self._api.post(_TOKEN_REVIEWS, review), type=_TokenReview).status
-        # An authenticator without audience support returns no audiences, and accepts tokens for any audience.
+        # An authenticator without support for audiences returns no audiences, and accepts tokens for any audience.
         if not found.authenticated or AUDIENCE not in (found.audiences or ()):
             return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server rejects the token for the audience {AUDIENCE}")
         if await self._may_read(found.user, verb):
@@ -155,6 +155,6 @@ def _digest(token: str) -> bytes:
 def _put(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
     kept.pop(key, None)
     if len(kept) >= _KEEP_ANSWERS:
-        # The oldest answer.
+        # Remove the oldest response.
         del kept[next(iter(kept))]
     kept[key] = value

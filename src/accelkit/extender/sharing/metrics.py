@@ -17,7 +17,7 @@ class SharingCollector(Collector):
 
     Attributes:
         ledger: the ledger, with the rules.
-        current: returns whether the rules in force are those of the file.
+        current: a function that returns whether the active rules match the file.
     """
 
     ledger: Ledger
@@ -27,12 +27,12 @@ class SharingCollector(Collector):
         """Return the metrics."""
         yield GaugeMetricFamily(
             "accelkit_sharing_rules_current",
-            "1 if the rules in force are those of the file, 0 if the file cannot be read.",
+            "1 if the active rules match the file, 0 if the file cannot be read.",
             value=int(self.current()),
         )
         used = GaugeMetricFamily(
             "accelkit_quota_used",
-            "Amount that a namespace holds of its quota, in base units.",
+            "Amount of its quota that a namespace holds, in base units.",
             labels=["namespace", "of"],
         )
         limits = GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""File of sharing rules, which is read at startup and whenever it changes."""
+"""File of sharing rules, which is read at startup and after each change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RulesFile:
         path: the path of a YAML document.
 
     Attributes:
-        current: whether the rules in force are those of the file.
+        current: whether the active rules match the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,27 +36,27 @@ class RulesFile:
         self._errors = ErrorReporter(log, logging.ERROR)
 
     def read(self) -> SharingRules:
-        """Return the rules.
+        """Return the rules from the file.
 
         Raises:
-            ConfigurationError: the rules cannot be read; the error names the next step.
+            ConfigurationError: the rules cannot be read; the error contains the next step.
         """
         try:
             return self._parse(self._load())
         except ConfigurationError as exc:
             raise ConfigurationError(
                 f"{self._path}: {exc.message}",
-                next_step=exc.next_step or "correct the file by docs/how-to/sharing-rules.md, and start again",
+                next_step=exc.next_step or "correct the file as described in docs/how-to/sharing-rules.md, and restart",
             ) from exc
 
     async def run(self, take: Callable[[SharingRules], None]) -> None:
-        """Until cancelled, pass the rules on whenever they change; unreadable rules are not passed on."""
+        """Call `take` with the rules after each change until cancelled; unreadable rules are ignored."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             self.reload(take)
 
     def reload(self, take: Callable[[SharingRules], None]) -> None:
-        """Read the file once, and pass its rules on if they have changed."""
+        """Read the file once, and call `take` with its rules if they have changed."""
         try:
             text = self._load()
             if hashlib.sha256(text).digest() == self._digest:
@@ -67,7 +67,12 @@ class RulesFile:
             self._report(str(exc))
             return
         self._report("")
-        log.info("%s: %d quotas and %d reservations", self._path, len(rules.quotas), len(rules.reservations))
+        log.info(
+            "sharing rules read path=%s quotas=%d reservations=%d",
+            self._path,
+            len(rules.quotas),
+            len(rules.reservations),
+        )
         take(rules)
 
     def _load(self) -> bytes:
@@ -85,6 +90,6 @@ class RulesFile:
     def _report(self, problem: str) -> None:
         self.current = not problem
         if problem:
-            self._errors.report(problem, f"{self._path}: {problem}; the previous rules stay in force")
+            self._errors.report(problem, f"{self._path}: {problem}; the previous rules remain active")
         else:
             self._errors.clear()

@@ -1,1 +1,1 @@
-"""Simulations for `POST /simulate`: the results of filter, prioritize and bind for a pod, and changes that help it."""
+"""Simulations for `POST /simulate`: the results of the verbs for a pod, and changes after which it would fit."""

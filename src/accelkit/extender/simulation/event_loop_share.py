@@ -1,4 +1,4 @@
-"""Share of the event loop that a long simulation or search gets."""
+"""Share of the event loop for a long simulation or search."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from accelkit.placement.changes.probe import Search
 
 _T = TypeVar("_T")
 
-# kube-scheduler waits for at most one turn, and a simulation gets a third of the time.
+# Length of a turn, which is the maximum delay of kube-scheduler. A simulation gets a third of the time.
 _TURN_SECONDS: Final = 0.001
 _REST_RATIO: Final = 2
 
 
 class EventLoopShare:
-    """The turns of one simulation; the first starts when the object is created.
+    """Turns of one simulation; the first turn starts when the object is created.
 
     Args:
-        rest_ratio: the length of the rest after a turn, as a multiple of the turn; 0 if a client is waiting.
+        rest_ratio: the length of the pause after a turn, as a multiple of the turn; 0 if a client is waiting.
     """
 
     def __init__(self, rest_ratio: float = _REST_RATIO) -> None:
@@ -27,14 +27,14 @@ class EventLoopShare:
         self._began = time.perf_counter()
 
     async def rest(self) -> None:
-        """Let other tasks run if this turn has been long enough."""
+        """Let other tasks run if this turn has reached its length."""
         taken = time.perf_counter() - self._began
         if taken >= _TURN_SECONDS:
             await asyncio.sleep(self._rest_ratio * taken)
             self._began = time.perf_counter()
 
     async def finish(self, search: Search[_T]) -> _T:
-        """Run all trials of a search, and let other tasks run in between; return its result."""
+        """Run all trials of a search, with other tasks in between; return its result."""
         while True:
             try:
                 next(search)

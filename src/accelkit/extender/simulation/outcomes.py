@@ -1,4 +1,4 @@
-"""Results for a pod on each node; equivalent nodes are judged only once."""
+"""Results for a pod on each node, computed once for equivalent nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOO_COMPLEX = Misfit(MisfitReason.TOO_COMPLEX, resolvable=False)
 
 @dataclass(frozen=True, slots=True)
 class NodeThen:
-    """A node whose cards are known, in the state in which it was judged."""
+    """A node with known cards, in the state for which the result was computed."""
 
     entry: NodeEntry
     request: PodRequest
@@ -35,20 +35,20 @@ class NodeThen:
 
     @property
     def same(self) -> bool:
-        """Whether its cards have not changed since."""
+        """Whether the cards of the node have not changed since."""
         return self.entry.list_states_for(self.request) is self.states
 
 
 @dataclass(slots=True)
 class NodeOutcome:
-    """Result for a pod on a node and on equivalent nodes.
+    """Result for a pod on a set of equivalent nodes.
 
     Attributes:
-        placed: the cards that bind would choose, or why there are none.
+        placed: the cards that bind would choose, or the misfit.
         node: the first of these nodes; None if its cards are unknown.
         changes: the changes after which the pod would fit the first node.
-        places: the positions, among the holders, of the pods in these changes; they are the same on equivalent nodes.
-        ended: whether the search is complete.
+        places: the positions, among the holders, of the pods in these changes, which are the same on equivalent nodes.
+        ended: whether the search has ended.
     """
 
     placed: Assignment | Misfit
@@ -65,14 +65,14 @@ class NodeOutcome:
         return self._search is not None and not self.ended
 
     def begin(self, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget) -> None:
-        """Start the search for changes if the node has not changed since it was judged."""
+        """Start the search for changes if the node has not changed since the result was computed."""
         if self.node is not None and self.node.same:
             situation = take_situation(self.node.entry, request)
             self._holders = situation.holders
             self._search = search_changes(situation, request, policy, terms, budget)
 
     def try_next(self) -> bool:
-        """Run one trial of the search, and return whether it found a change; set `ended` after the last trial."""
+        """Run one trial of the search; return whether it found a change. Set `ended` after the last trial."""
         found = self if self._search is None else next(self._search, self)
         if isinstance(found, NodeOutcome):
             self.ended = True
@@ -85,13 +85,13 @@ class NodeOutcome:
         return True
 
     def stop(self) -> None:
-        """End the search and release its data, which is large if there are many nodes."""
+        """End the search, and release its data, which is large for many nodes."""
         self._search, self._holders = None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The result on a node, with the node as it was judged, or None if its cards are unknown."""
+    """The result on a node, with the state for which it was computed, or None if the cards are unknown."""
 
     name: str
     outcome: NodeOutcome
@@ -99,7 +99,7 @@ class Judged:
 
     @property
     def assignment(self) -> Assignment | None:
-        """The cards of this node that bind would choose; None if the pod does not fit."""
+        """The cards of the node that bind would choose; None if the pod does not fit."""
         placed = self.outcome.placed
         if isinstance(placed, Misfit):
             return None
@@ -112,7 +112,7 @@ class Judged:
         )
 
     def list_changes(self) -> list[Change]:
-        """Return the changes after which the pod would fit this node; fewer if the node has changed since."""
+        """Return the changes after which the pod would fit the node, except for changes that are outdated."""
         if self.node is None or self.node is self.outcome.node:
             return self.outcome.changes
         names, pods = self._translate_cards(), self._translate_pods()
@@ -141,12 +141,12 @@ class Judged:
 
 
 class Judge:
-    """Judge of nodes for one pod.
+    """Computation of the results on all nodes for one pod.
 
     Args:
         request: the request of the pod.
-        policy: the cluster's policy, by which bind chooses cards.
-        budget: the number of steps for the decisions on all nodes together, as in filter.
+        policy: the cluster's policy, with which bind chooses cards.
+        budget: the steps for the decisions on all nodes together, as in filter.
     """
 
     def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:
@@ -154,7 +154,7 @@ class Judge:
         self._by_likeness: dict[object, NodeOutcome] = {}
 
     def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
-        """Return the result on one node, as filter and bind would decide."""
+        """Return the result on one node, which agrees with filter and bind."""
         if (refusal := entry.refusal) is not None:
             key: object = (entry.name, refusal)
             node = None
@@ -176,7 +176,7 @@ class Judge:
 def find_change_of_node(
     entry: NodeEntry, misfit: Misfit, request: PodRequest, policy: AnyPolicy, budget: Budget
 ) -> list[Change]:
-    """Return the changes that a node needs before it takes any new share."""
+    """Return the changes that a node needs before it takes new shares."""
     match misfit.reason:
         case MisfitReason.NO_INVENTORY:
             return [Change(ChangeKind.SHARED, proven=False)]

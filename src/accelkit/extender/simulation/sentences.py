@@ -1,6 +1,6 @@
-"""Sentences for the reasons why a card cannot be used, and for changes.
+"""Sentences about changes, and about the reasons why a card cannot be used.
 
-Only `Dialect.format_misfit` describes why a pod does not fit a node, both in filter and here.
+The sentences about the reasons why a pod does not fit a node come from `Dialect.format_misfit`, as in filter.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from accelkit.placement.lacks import find_lacking_amount
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
-# Number of pods in a sentence; the response contains all of them.
+# Maximum number of pods in a sentence. The response contains all pods.
 _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
-    "amounts": "the amounts beside memory and compute",
-    "allowed": "the list of cards that it may have",
-    "denied": "the list of cards that it may not have",
+    "amounts": "the amounts other than memory and compute",
+    "allowed": "the list of allowed cards",
+    "denied": "the list of denied cards",
     "card_ids": "the constraint card_ids",
     "beside": "the constraint with",
     "min_memory_bytes": "the constraint min_memory",
@@ -39,17 +39,17 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
         case CardReason.CORDONED:
             sentence = "the card is cordoned"
         case CardReason.UNHEALTHY:
-            sentence = f"the card is not healthy{_append(card.health_reason)}"
+            sentence = f"the card is unhealthy{_append(card.health_reason)}"
         case CardReason.MODEL:
             sentence = f"its model is {shorten(card.model) or 'unknown'}, not {shorten(container.model)}"
         case CardReason.CARD_MEMORY:
             sentence = _describe_card_memory(card, container)
         case CardReason.NOT_ALLOWED:
-            sentence = "the pod's own lists of cards leave it out"
+            sentence = "the pod's lists of allowed and denied cards exclude it"
         case CardReason.IN_USE:
-            sentence = "pods hold some of it, and the whole card is asked for"
+            sentence = "pods hold shares of it, and the pod requests the whole card"
         case CardReason.UNKNOWN_MEMORY:
-            sentence = "its memory is not known, so that it can only be given whole"
+            sentence = "its memory is unknown, so it can be requested only as a whole card"
         case CardReason.MEMORY | CardReason.COMPUTE | CardReason.AMOUNT:
             sentence = _describe_lack(reason, state, container)
         case _:
@@ -66,14 +66,14 @@ def _describe_lack(reason: CardReason, state: CardState, container: ContainerReq
     card = state.card
     if reason is CardReason.MEMORY:
         free = format_bytes(max(0, state.room_bytes))
-        return f"{free} of {format_bytes(card.own_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
+        return f"{free} of {format_bytes(card.own_bytes)} free, {format_bytes(container.memory_bytes)} requested"
     if reason is CardReason.COMPUTE:
         free_percent = max(0, state.free_compute) / 10
-        return f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
+        return f"{free_percent:g} % of its compute free, {container.compute / 10:g} % requested"
     lack = find_lacking_amount(state, CardTally(), container)
     free_amount = dict(state.free_amounts).get(lack)
-    left = "nothing of" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
-    return f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
+    left = "no" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
+    return f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} requested"
 
 
 def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "") -> str:
@@ -81,8 +81,8 @@ def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "")
 
     Args:
         change: the change.
-        cards: the cards of its node, by ID.
-        detail: the problem of the node, if the node must change.
+        cards: the cards of the node, by ID.
+        detail: the problem of the node if the change concerns the node.
     """
     of = f" for container {change.container}" if change.container else ""
     match change.kind:
@@ -97,17 +97,17 @@ def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "")
             sentence = f"without {constraint}{of}"
         case ChangeKind.FEWER_CARDS:
             fewer = change.before - change.after
-            sentence = f"{fewer} card{'s' if fewer > 1 else ''} fewer{of} ({change.after} instead of {change.before})"
+            sentence = f"{fewer} fewer card{'s' if fewer > 1 else ''}{of} ({change.after} instead of {change.before})"
         case ChangeKind.CARD_BACK:
             sentence = " and ".join(_describe_return(cards[each]) for each in change.cards)
         case ChangeKind.PODS_ENDED:
             sentence = f"if {_list_pods([str(pod) for pod in change.pods])} ended"
         case ChangeKind.UNIT:
-            sentence = f"once the node has the cluster's memory unit{_append(detail)}"
+            sentence = f"once the node uses the cluster's memory unit{_append(detail)}"
         case ChangeKind.INVENTORY:
-            sentence = f"once its inventory can be read{_append(detail)}; which cards are free is not known before"
+            sentence = f"once its inventory can be read{_append(detail)}; its free cards are unknown until then"
         case ChangeKind.SHARED:
-            sentence = "once the node shares its cards (label accelkit.io/share=true); which it has is not known before"
+            sentence = "once the node shares its cards (label accelkit.io/share=true); its cards are unknown until then"
     return sentence
 
 
@@ -120,18 +120,18 @@ def format_exactly(amount: int) -> str:
 def _describe_bar(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
     match reason:
         case CardReason.RESERVED:
-            return f"it is reserved for {shorten(state.reserved.whom) if state.reserved else 'others'}"
+            return f"it is reserved for {shorten(state.reserved.whom) if state.reserved else 'other pods'}"
         case CardReason.BESIDE:
             return f"no pod with {shorten(str(container.beside))} holds a share of it"
         case CardReason.APART:
             holds = "holds" if container.apart in state.neighbours.sure else "may hold"
             return f"a pod with {shorten(str(container.apart))} {holds} a share of it"
         case _:
-            return "the pod names other cards"
+            return "the pod requests other cards"
 
 
 def _describe_return(card: Card) -> str:
-    words = [*(["uncordoned"] if card.cordoned else []), *(["mended"] if card.health is Health.UNHEALTHY else [])]
+    words = [*(["uncordoned"] if card.cordoned else []), *(["repaired"] if card.health is Health.UNHEALTHY else [])]
     return f"card {card.id} {' and '.join(words)}{_append(card.health_reason)}"
 
 

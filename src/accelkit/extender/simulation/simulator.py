@@ -1,7 +1,8 @@
-"""Simulation of filter, prioritize and bind for a pod, which changes nothing.
+"""Simulation of filter, prioritize and bind for a pod, without side effects.
 
-`Ledger.choose` decides what fits and which cards bind would choose, and prioritize itself computes the scores. One
-simulation runs at a time, in turns with other work of the process. One limit covers its searches on all nodes together.
+`Ledger.choose` decides whether the pod fits and which cards bind would choose, and prioritize computes the scores. One
+simulation runs at a time, in short turns between other work of the process. One limit applies to the searches on all
+nodes together.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.changes.situation import Terms, bound_lack
 from accelkit.placement.misfit import Misfit, MisfitReason
 
-# As in filter, for a number of nodes that takes seconds; then for the changes, each of which is one search or more.
+# Limit on the steps of the decisions, as in filter, and separately on the steps of the search for changes.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 _MOST_STEPS: Final = 60_000
 _CHANGE_STEPS: Final = 5_000
 _MOST_CHANGE_STEPS: Final = 20_000
-# Limit for one node until its first change.
+# Limit on the steps for one node until its first change is found.
 _CHANGE_STEPS_PER_NODE: Final = 2_000
-# Number of different nodes for which all kinds of changes are searched; for other nodes, one is.
+# Number of distinct nodes for which all kinds of changes are searched. For other nodes, one change is searched.
 _SEARCHED_THROUGH: Final = 16
 _WAIT_SECONDS: Final = 2.0
-# prioritize needs a UID; a pod that does not exist has none.
+# UID for prioritize if the pod does not exist.
 _SOME_UID: Final = "simulated"
 _REFUSED: Final = "Refused"
 
 
 class Simulator:
-    """Simulator that answers questions.
+    """Simulator of the verbs.
 
     Args:
         ledger: the ledger.
-        feed: reads requests in the cluster's unit.
-        verbs: provides the scores and the policy.
-        describe_group: returns the group with which a pod, given by its UID, waits, and why; None if groups are
-            disabled.
+        feed: the feed, which reads requests in the cluster's unit.
+        verbs: the verbs, with the scores and the policy.
+        describe_group: a function that returns the reason why the group of the pod with a given UID waits; None if
+            groups are disabled.
     """
 
     def __init__(
@@ -65,14 +66,14 @@ class Simulator:
         self._turn = asyncio.Lock()
 
     async def simulate(self, question: SimulationQuestion) -> bytes:
-        """Answer one question, with a `Simulation` as JSON.
+        """Return the result of one simulation, a `Simulation` as JSON.
 
         Raises:
-            BadArgsError: the question names too many pods.
+            BadArgsError: the request contains too many pods.
             NotReadyError: another simulation is in progress.
         """
         if len(question.without) > MAX_WITHOUT:
-            raise BadArgsError(f"without names {len(question.without)} pods; the limit is {MAX_WITHOUT}")
+            raise BadArgsError(f"the field without contains {len(question.without)} pods; the limit is {MAX_WITHOUT}")
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await self._turn.acquire()
@@ -121,7 +122,7 @@ class Simulator:
         return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:
-        """Return the nodes of the pods that the question leaves out, by UID, and the names of those without cards."""
+        """Return the nodes of the omitted pods, by UID, and the names of the omitted pods without cards."""
         gone: dict[str, str] = {}
         matched = set[str]()
         for entry in self._ledger.list_nodes() if named else ():
@@ -138,7 +139,7 @@ class Simulator:
             return list(dict.fromkeys(question.nodes))
         names = []
         for entry in self._ledger.list_nodes():
-            # Nodes that share no cards are not reported to readers either.
+            # As in inspect, nodes that share no cards are omitted.
             if entry.problem is None or entry.problem.reason not in _BARE:
                 names.append(entry.name)
             await event_loop.rest()
@@ -160,11 +161,11 @@ class Simulator:
     async def _search(
         self, pending: Pending, request: PodRequest, judged: Sequence[Judged], event_loop: EventLoopShare
     ) -> bool:
-        """Search for changes, first on the nodes that lack the least; return whether the limit ended the search."""
+        """Search for changes, starting with nodes that lack the least; return whether the limit ended the search."""
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
         budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
-        # If little is missing, small changes are enough.
+        # If a node lacks little, small changes are enough.
         lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
         for number, outcome in enumerate(outcomes):
@@ -199,19 +200,19 @@ class Simulator:
 
 
 class _Encoded(SimulationHead, frozen=True, kw_only=True):
-    """A `Simulation` whose nodes are encoded one by one."""
+    """A `Simulation` whose nodes are encoded separately."""
 
     nodes: list[msgspec.Raw]
 
 
 class _WhatIf:
-    """The ledger, except for the nodes from which some pods are left out."""
+    """The ledger, with changed copies of the nodes from which pods are omitted."""
 
     def __init__(self, ledger: Ledger, branch: Ledger) -> None:
         self._ledger, self.branch = ledger, branch
 
     def find(self, name: str) -> tuple[Ledger, NodeEntry | None]:
-        """Return a node, and the ledger that contains it."""
+        """Return a node and the ledger that contains it."""
         entry = self.branch.find_node(name)
         return (self._ledger, self._ledger.find_node(name)) if entry is None else (self.branch, entry)
 
@@ -246,7 +247,7 @@ async def _continue_search(outcome: NodeOutcome, budget: Budget, event_loop: Eve
     while outcome.searching and budget.steps > until:
         found = outcome.try_next()
         if outcome.ended:
-            # If the budget ended it, more changes may exist.
+            # If the budget ended the search, more changes may exist.
             outcome.ended = not budget.is_spent()
             return
         await event_loop.rest()

@@ -1,4 +1,4 @@
-"""Views of the results on each node, as returned by `POST /simulate`."""
+"""Views of the results on each node, which `POST /simulate` returns."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.dialect import Dialect
 
-# Number of containers with different requests that are judged for each card.
+# Maximum number of containers with different requests that are checked for each card.
 _MOST_CONTAINERS: Final = 8
-# Limit on one trial on one node.
+# Limit on the steps of one trial on one node.
 _STEPS: Final = 200
 
 
@@ -36,7 +36,7 @@ class NodeViews:
 
     Args:
         request: the request of the pod.
-        dialect: the dialect that formats the sentences.
+        dialect: the dialect, which formats the sentences.
         policy: the cluster's policy.
     """
 
@@ -50,8 +50,8 @@ class NodeViews:
 
         Args:
             judged: the result on the node.
-            entry: the current node; None if it is unknown, or no longer known.
-            score: its score in prioritize.
+            entry: the current node; None if it is unknown or was removed.
+            score: the score of the node in prioritize.
         """
         placed = judged.outcome.placed
         if not isinstance(placed, Misfit):
@@ -75,7 +75,7 @@ class NodeViews:
         )
 
     def build_held_simulation(self, name: str, held: Holding) -> NodeSimulation:
-        """Return the view of one node if the pod is held on some node already: filter allows only that node."""
+        """Return the view of one node for a pod that already holds cards, whose node is the only one for filter."""
         if name == held.node:
             return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
         misfit = Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node)

@@ -1,1 +1,1 @@
-"""Results of the enablement stages on the nodes, from the watch of nodes, for metrics."""
+"""Metrics about the results of the enablement stages, read from the watch of nodes."""

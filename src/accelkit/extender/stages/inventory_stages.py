@@ -1,7 +1,7 @@
-"""Results of a node's first stages from its current inventory, judged as by `accelkit verify`, without requests.
+"""Results of a node's first stages, computed from its current inventory as in `accelkit verify`, but without requests.
 
-Pod conditions are not judged here: for the device plugin, only whether the kubelet reports allocatable resources. A
-node whose inventory was not written by an accelkit node agent has no stages.
+Conditions of pods are not checked. For the device plugin, the only check is whether the kubelet reports allocatable
+resources. A node whose inventory was not written by an accelkit node agent has no stages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _NOTHING_ALLOCATABLE: Final = "NothingAllocatable"
 
 
 def judge_inventory(inventory: Inventory, *, kernel: str, chosen: str, gives: bool) -> dict[Stage, StageResult]:
-    """Return the results of discover, driver, driver-check and device-plugin, up to the first that did not pass.
+    """Return the results of discover, driver, driver-check and device-plugin, up to the first stage that did not pass.
 
     Args:
         inventory: the inventory of the node.
         kernel: the release of the running kernel; empty if unknown.
-        chosen: the kernel for which accelkit chose the driver, as in the label; empty if it chose none.
-        gives: whether the kubelet reports any allocatable resource of the node agent.
+        chosen: the kernel for which accelkit chose the driver, from the label; empty if accelkit chose no driver.
+        gives: whether the kubelet reports an allocatable resource of the node agent.
     """
     results: dict[Stage, StageResult] = {}
     for stage, result in _list_results(inventory, kernel, chosen, gives=gives):

@@ -1,7 +1,7 @@
-"""Metrics about the stages of nodes, as text: the lines for a node are created once each time that it changes.
+"""Metrics about the stages of nodes, as text that is created once after each change of a node.
 
-On a cluster with thousands of nodes, these are more lines than all other lines of the extender. Creating them at each
-scrape would delay decisions.
+On a cluster with thousands of nodes, these metrics have more lines than all other metrics of the extender. If the lines
+were created at each scrape, decisions would be delayed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAMILIES: Final = {
     _FAILURE: "1 for each stage that did not pass on the node, with the reason.",
     _SUCCESS: "Unix time at which the stage last passed on the node.",
 }
-# If each text that a user writes there became a series, the series could exhaust the memory of the database.
+# Users can write reasons. If each text became a series, the series could exhaust the memory of the database.
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _UNREADABLE: Final = "RecordUnreadable"
 # The same applies to the vendor names in an inventory.
@@ -35,7 +35,7 @@ _MOST_VENDORS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A node's lines by metric family, and the data from which they were created."""
+    """The lines of a node by metric family, and the data from which they were created."""
 
     stages: NodeStages
     inventory: Inventory | None
@@ -47,8 +47,8 @@ class StageTexts:
 
     Args:
         records: the results of the stages.
-        ledger: provides the cards of the nodes.
-        leads: returns whether this replica leads; only the leader reports the stages.
+        ledger: the ledger with the cards of the nodes.
+        leads: a function that returns whether this replica is the leader; only the leader reports the stages.
     """
 
     def __init__(self, records: StageRecords, ledger: Ledger, leads: Callable[[], bool]) -> None:
@@ -58,7 +58,7 @@ class StageTexts:
         self._made: dict[str, _Made] = {}
 
     def render(self) -> bytes:
-        """Return the exposition text; empty if another replica reports it."""
+        """Return the exposition text; empty if another replica is the leader."""
         if not self._leads():
             return b""
         self._made = {name: self._make(name, stages) for name, stages in self._records}

@@ -1,4 +1,4 @@
-"""Watch of nodes, which updates the ledger's feed and the records of stages."""
+"""Watch handler for nodes, which updates the ledger's feed and the records of stages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class NodeWatch:
     """Watch handler that applies lists and single events of nodes.
 
     Args:
-        feed: updates the ledger.
+        feed: the feed that updates the ledger.
         stages: the records of stages.
-        on_replace: called after each list, because pods may have been listed before any node was known.
+        on_replace: a function that is called after each list, because pods may have been listed before the nodes.
     """
 
     def __init__(self, feed: LedgerFeed, stages: StageRecords, *, on_replace: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
-"""Results of the stages of each node, from the watch of nodes.
+"""Results of the stages of each node, from the watch of nodes and without requests.
 
-No requests are needed. A recorded result applies to one state of its node: if the state has changed, the result is
-stale and not passed. The first stages are judged from the current state of the node.
+A recorded result applies to one state of its node. If the state has changed, the result is stale instead of passed. The
+results of the first stages are computed from the current state of the node.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from accelkit.vendors.advertised import gives_any
 
 @dataclass(frozen=True, slots=True)
 class _StageSource:
-    """Node data, in addition to the inventory, from which the stages are judged.
+    """Node data, in addition to the inventory, from which the results are computed.
 
     Attributes:
-        text: the record of its stages; None if it has none.
-        inventoried: whether a node agent of accelkit wrote its inventory.
-        boot_id: its boot ID.
-        kernel: its kernel release.
-        chosen: the kernel for which accelkit chose its driver, as in the label; empty if it chose none.
-        gives: whether its kubelet reports any allocatable resource of the node agent.
+        text: the record of the stages; None without a record.
+        inventoried: whether a node agent of accelkit wrote the inventory.
+        boot_id: the boot ID of the node.
+        kernel: the kernel release of the node.
+        chosen: the kernel for which accelkit chose the driver, from the label; empty if accelkit chose no driver.
+        gives: whether the kubelet reports an allocatable resource of the node agent.
     """
 
     text: str | None
@@ -45,9 +45,9 @@ class NodeStages:
     """Results for one node.
 
     Attributes:
-        source: the data from which they were read.
-        record: the results of its stages; None if they cannot be read.
-        successes: the Unix time at which each stage last passed, as far as this process has read it.
+        source: the data from which the results are computed.
+        record: the recorded results; None if they are unreadable.
+        successes: the Unix time at which each stage last passed; stages for which no time was read are omitted.
     """
 
     source: _StageSource
@@ -55,17 +55,17 @@ class NodeStages:
     successes: dict[Stage, float] = field(default_factory=dict)
 
     def judge(self, inventory: Inventory | None) -> dict[Stage, StageResult]:
-        """Return the results for the current state of the node; results that cannot be read are left out.
+        """Return the results for the current state of the node, without unreadable results.
 
         Args:
-            inventory: its inventory; None if it cannot be read.
+            inventory: the inventory of the node; None if it is unreadable.
         """
         source, cards = self.source, None if inventory is None else inventory.cards
         results: dict[Stage, StageResult] = {}
         if source.inventoried and inventory is not None:
             results = judge_inventory(inventory, kernel=source.kernel, chosen=source.chosen, gives=source.gives)
             if any(result.outcome is not Outcome.PASS for result in results.values()):
-                # The recorded stages wait for these stages.
+                # The recorded stages depend on these stages.
                 return results
         state = describe_state(source.boot_id, source.kernel, cards)
         recorded = {} if self.record is None else self.record.results
@@ -73,13 +73,13 @@ class NodeStages:
 
 
 class StageRecords:
-    """The results of all nodes that have an accelkit inventory or a record."""
+    """Results of all nodes that have an accelkit inventory or a record."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeStages] = {}
 
     def __iter__(self) -> Iterator[tuple[str, NodeStages]]:
-        """Yield the nodes by name."""
+        """Yield each node's name and results."""
         return iter(sorted(self._nodes.items()))
 
     def replace(self, nodes: Sequence[Node]) -> None:
@@ -117,5 +117,5 @@ class StageRecords:
         for stage, result in (record.results if record is not None else {}).items():
             if result.outcome is Outcome.PASS:
                 successes[stage] = max(result.found_at, successes.get(stage, 0.0))
-        # Create a new object, so that data derived from the former one is recreated.
+        # Create a new object, so that all data derived from the former object is computed again.
         self._nodes[name] = NodeStages(source, record, successes)

@@ -1,1 +1,1 @@
-"""Wakes pods that kube-scheduler has refused, once cards are freed."""
+"""Waking of pods that kube-scheduler has refused, after cards are freed."""

@@ -1,6 +1,6 @@
-"""Selection of the freed nodes to announce to kube-scheduler, and when to announce them.
+"""Selection of the freed nodes to announce to kube-scheduler, and of the time of the announcement.
 
-No I/O; the caller provides the time.
+The module performs no I/O, and the caller provides the time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accelkit.placement.policies import AnyPolicy
 
 # Minimum time between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
-# How long a change is kept while no pod waits: a refusal may be received after the change that it ignored, and a new
-# leader announces changes that its predecessor may have missed.
+# Time for which a change is stored while no pod waits. A refusal that did not consider the change may be received after
+# the change, and a new leader announces changes that the former leader may have missed.
 REMEMBERED_SECONDS: Final = 30.0
 _BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
-# Number of request shapes that are judged. If there are more, or if one needs a search, a pod is assumed to fit: an
-# unnecessary write costs less than a search that delays Bindings.
+# Maximum number of request shapes that are checked. If there are more shapes, or if a shape requires a search, a pod is
+# assumed to fit, because an unnecessary write costs less than a search that delays Bindings.
 _MAX_SHAPES: Final = 32
 
 
@@ -39,7 +39,7 @@ class _Node:
 
 @dataclass(slots=True)
 class Announcements:
-    """The freed nodes to announce, with a pause between two announcements of the same node.
+    """Freed nodes to announce, with a pause between two announcements of the same node.
 
     A change during the pause is announced when the pause ends, so the last change is never lost.
     """
@@ -52,7 +52,7 @@ class Announcements:
             self._nodes.setdefault(name, _Node()).freed_at = now
 
     def list_due(self, now: float) -> list[str]:
-        """Return the nodes that may be announced, in the order in which they were freed; drop expired changes."""
+        """Return the nodes that may be announced, in the order of their changes; drop expired changes."""
         for name, node in list(self._nodes.items()):
             if node.freed_at is not None and now - max(node.freed_at, node.not_before) > REMEMBERED_SECONDS:
                 node.freed_at = None
@@ -62,27 +62,27 @@ class Announcements:
         return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
 
     def note_begun(self, name: str, now: float) -> None:
-        """Record that a node is being announced; later changes need another announcement."""
+        """Record that a node is being announced; later changes require a further announcement."""
         self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
 
     def note_written(self, name: str) -> None:
-        """Record that the announcement was written."""
+        """Record that the announcement of a node was written."""
         self._nodes[name].failures = 0
 
     def note_failed(self, name: str, now: float) -> None:
-        """Record that the announcement failed; it is due again after a delay that grows with each failure."""
+        """Record that the announcement of a node failed; the delay before the retry grows with each failure."""
         node = self._nodes[name]
         node.freed_at, node.failures = now, node.failures + 1
         node.not_before = now + _BACK_OFF.compute(node.failures)
 
 
 class Waiting:
-    """The waiting pods: kube-scheduler refused them, and they had no node or Binding at two updates in a row.
+    """Waiting pods, which kube-scheduler refused, and which had no node or Binding at two successive updates.
 
-    Pods that kube-scheduler does not try, because they are gated or use another scheduler, cannot be woken.
+    Pods that kube-scheduler does not try, because they have gates or use another scheduler, are excluded.
 
     Args:
-        ledger: lists the Bindings in progress, and decides what fits.
+        ledger: the ledger with the Bindings in progress, which decides whether a pod fits.
         policy: the policy that ranks cards if the pod does not name one.
     """
 
@@ -96,7 +96,7 @@ class Waiting:
         self._claimed: set[str] = set()
 
     def update(self, pending: Mapping[str, Pending]) -> None:
-        """Set the pods that are without a node now."""
+        """Set the current pods without a node."""
         before, self._pending = self._pending, set(pending)
         self._by_namespace = {}
         for uid in before & self._pending:
@@ -112,12 +112,12 @@ class Waiting:
         return self._by_namespace.get(namespace, set())
 
     def list_fitting(self, request: PodRequest, names: Iterable[str], most: int) -> list[str]:
-        """Return some nodes on which a pod may fit.
+        """Return nodes on which a pod may fit.
 
         Args:
             request: the request of the pod.
             names: the names of all nodes.
-            most: the maximum number of nodes.
+            most: the maximum number of nodes to return.
         """
         fits = self._verdicts.judge(request, self._policy).fits if is_simple(request) else names
         return list(islice(fits, most))
@@ -125,7 +125,7 @@ class Waiting:
     def fits(self, node: str) -> bool:
         """Return whether a waiting pod may fit a node's cards now."""
         if node in self._claimed:
-            # Amounts that become free there are claimed for a waiting pod.
+            # Amounts that become free on the node are claimed for a waiting pod.
             return True
         if len(self._shapes) > _MAX_SHAPES or not all(map(is_simple, self._shapes)):
             return True

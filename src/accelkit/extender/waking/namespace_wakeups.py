@@ -1,4 +1,4 @@
-"""Nodes whose announcement wakes pods that were blocked by a quota or by other pods although cards are free."""
+"""Selection of nodes whose announcement wakes pods that a quota or an affinity blocked while cards were free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from accelkit.extender.waking.announcements import REMEMBERED_SECONDS, Waiting
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.request import PodRequest
 
-# One node is enough, unless kube-scheduler excludes the pod from it for other reasons.
+# Number of nodes to announce for each request shape. One node is enough, unless kube-scheduler excludes it for other
+# reasons.
 _NODES_PER_SHAPE: Final = 8
 _MOST_SHAPES: Final = 4
 
@@ -21,13 +22,14 @@ class _Wakeup:
 
 
 class NamespaceWakeups:
-    """The namespaces in which a pod that was refused on all nodes may fit now.
+    """Namespaces in which a pod that was refused on all nodes may fit now.
 
-    Each namespace is kept for a while, because a refusal may be received after the change that it ignored.
+    Each namespace is stored for some time, because a refusal that did not consider a change may be received after the
+    change.
 
     Args:
-        ledger: provides these namespaces.
-        waiting: the pods that wait.
+        ledger: the ledger, which provides these namespaces.
+        waiting: the waiting pods.
     """
 
     def __init__(self, ledger: Ledger, waiting: Waiting) -> None:
@@ -35,7 +37,7 @@ class NamespaceWakeups:
         self._wakeups: dict[str, _Wakeup] = {}
 
     def find(self, now: float) -> list[str]:
-        """Return the nodes whose announcement wakes the pods in these namespaces, and nodes that a match joined."""
+        """Return the nodes whose announcement wakes the pods in these namespaces, and nodes with new matching pods."""
         namespaces = self._ledger.namespaces
         found = dict.fromkeys(sorted(namespaces.affinity_nodes))
         namespaces.affinity_nodes.clear()

@@ -1,8 +1,8 @@
-"""Waking of pods that kube-scheduler has refused, through an annotation on a node whose cards returned or were freed.
+"""Waking of refused pods through an annotation on a node whose cards were freed or returned to service.
 
-kube-scheduler tries a refused pod again after an event in the cluster. If this happens before the ledger is updated,
-the pod is refused again, and kube-scheduler does not retry it for minutes. So the leader changes an annotation on the
-node after its ledger has changed. From Kubernetes 1.30 on, such a change is an event that wakes pods.
+kube-scheduler tries a refused pod again after an event in the cluster. If the event occurs before the ledger is
+updated, the pod is refused again, and kube-scheduler does not retry it for minutes. Therefore, the leader changes an
+annotation on the node after its ledger has changed. Since Kubernetes 1.30, such a change is an event that wakes pods.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from accelkit.placement.policies import AnyPolicy
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
-# Changes between the first lists and the first turn are not detected, so that turn is early.
+# Time until the first turn, which is short because changes between the first lists and the first turn are not detected.
 _FIRST_TURN_SECONDS = 0.02
 
 
 class Waker:
-    """Announcer of freed nodes while pods that fit them are waiting.
+    """Announcer of freed nodes while pods that may fit them are waiting.
 
     Args:
         api: an open client.
         ledger: the ledger whose changes are announced.
-        feed: provides the pods without a node.
+        feed: the feed with the pods without a node.
         policy: the policy that ranks cards if the pod does not name one.
-        read: returns whether the cluster has been read; the contents of the first lists do not count as changes.
-        leads: returns whether this replica may write.
-        writes: counter of the writes, by `result`.
-        clock: returns seconds of a monotonic clock.
+        read: a function that returns whether the first lists were read; their contents do not count as changes.
+        leads: a function that returns whether this replica may write.
+        writes: the counter of the writes, by `result`.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Waker:
         self._failing = False
 
     async def run(self) -> None:
-        """Announce until cancelled."""
+        """Announce freed nodes until cancelled."""
         while True:
             await asyncio.sleep(_TURN_SECONDS if self._begun else _FIRST_TURN_SECONDS)
             await self.announce_due()
@@ -84,7 +84,8 @@ class Waker:
             self._begin()
             return
         freed = self._freed.find()
-        # Do this even if another replica leads: if it ends, this replica announces what it may not have written.
+        # Record changes even if another replica is the leader. If the leader ends, this replica announces its missing
+        # changes.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
         self._announcements.note_freed(self._wakeups.find(self._clock()), self._clock())
@@ -96,12 +97,12 @@ class Waker:
         self._begun = self._read()
         if self._begun:
             self._freed.find()
-            # Both series exist from now on, at 0.
+            # Create both series with the value 0.
             for result in ("written", "failed"):
                 self._writes.labels(result)
 
     async def _announce(self, name: str) -> bool:
-        """Write the annotation on a node; return False if the API server does not answer."""
+        """Write the annotation on a node; return False if the API server does not respond."""
         self._announcements.note_begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:

@@ -59,7 +59,7 @@ async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
 @pytest.mark.parametrize("value", ["../x", "a/b", "a?b", "A", "-a", "a" * 254, "a\n"])
 async def test_a_name_that_leads_elsewhere_is_refused(world, field, value):
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: value})
-    with pytest.raises(BindingError, match="not a valid name of a Kubernetes object"):
+    with pytest.raises(BindingError, match="not a valid name for a Kubernetes object"):
         await world.binder.bind(args)
     assert (world.api.posts, world.api.gets) == ([], 0)
 
@@ -106,7 +106,7 @@ async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world
 async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watched):
     world.create(watched=watched)
     world.bound_elsewhere("m")
-    assert await world.bind() == "pod d/p is bound to m already"
+    assert await world.bind() == "pod d/p is already bound to node m"
     assert (world.used("n"), world.used("m")) == ({}, {"b": 4})
 
 
@@ -128,7 +128,7 @@ async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
 async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
     world.create()
     world.api.fail(ApiError("pods/binding is forbidden", status=403), "POST")
-    assert await world.bind() == "binding d/p to n: pods/binding is forbidden"
+    assert await world.bind() == "cannot bind pod d/p to node n: pods/binding is forbidden"
     # So clear a refusal is not asked about.
     assert (world.api.gets, world.used()) == (0, {})
     assert await world.bind() == ""
@@ -148,7 +148,7 @@ async def test_identical_binds_at_once_make_one_write(world):
     world.api.gate.clear()
     binds = [asyncio.create_task(world.bind()) for _ in range(5)]
     await until(lambda: world.api.posts)
-    assert await world.bind(node="m") == "pod d/p is being bound to n"
+    assert await world.bind(node="m") == "pod d/p is already being bound to node n"
     world.api.gate.set()
     assert await asyncio.gather(*binds) == [""] * 5
     assert len(world.api.posts) == 1
@@ -238,7 +238,7 @@ async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(wor
 async def test_a_refusal_that_leaves_the_pod_unbound_releases_what_was_reserved(world, status):
     world.create()
     world.api.fail(ApiError("node is gone", status=status), "POST")
-    assert await world.bind() == "binding d/p to n: node is gone"
+    assert await world.bind() == "cannot bind pod d/p to node n: node is gone"
     assert (world.api.gets, world.used()) == (1, {})
 
 

@@ -40,7 +40,7 @@ async def test_a_binding_names_pod_uid_and_node_and_carries_the_annotations(api,
 async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api, monkeypatch):
     monkeypatch.setattr(module, "SEND_SECONDS", 0.01)
     api.before.append(lambda _: asyncio.sleep(60))
-    with pytest.raises(ApiError, match="no answer within 0 s") as lost:
+    with pytest.raises(ApiError, match="no response within 0 s") as lost:
         await write_binding(api, POD, "n", {})
     assert lost.value.unanswered
 
@@ -54,6 +54,6 @@ async def test_the_pod_is_read_by_its_name_and_known_by_its_uid(api):
 @pytest.mark.parametrize("text", [b"{", b'{"metadata": 1}', b'{"metadata": {"uid": "\xff"}}'])
 async def test_a_pod_that_cannot_be_read_has_an_unknown_outcome(api, text):
     api.documents[PATH] = text
-    with pytest.raises(ApiError, match="pod d/p cannot be read: ") as unreadable:
+    with pytest.raises(ApiError, match="cannot read pod d/p: ") as unreadable:
         await read_pod(api, POD)
     assert unreadable.value.unanswered

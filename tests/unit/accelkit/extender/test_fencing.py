@@ -104,7 +104,7 @@ async def test_without_the_right_nothing_counts_as_fenced(fenced, status, caplog
     fenced.api.fail(ApiError("no", status=status), "PATCH")
     await fenced.finish()
     assert fenced.fenced == []
-    assert "cannot fence the pods that wait for cards: no" in caplog.text
+    assert "cannot fence the waiting pods: no" in caplog.text
 
 
 async def test_who_leads_no_longer_writes_nothing(fenced):

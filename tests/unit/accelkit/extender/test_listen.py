@@ -33,7 +33,7 @@ def test_plain_http_beyond_loopback_is_refused(address):
     "address", ["", ":8080", "127.0.0.1", "localhost:80", "127.0.0.1:http", "127.0.0.1:0", "127.0.0.1:65536"]
 )
 def test_what_is_no_address_is_refused_with_an_example(address):
-    with pytest.raises(ConfigurationError, match="not a valid address to listen on; write it as"):
+    with pytest.raises(ConfigurationError, match="not a valid listen address; use the form"):
         listen(address)
 
 
@@ -85,7 +85,7 @@ def test_an_authority_that_cannot_be_used_is_refused_with_its_name(pki):
 @pytest.mark.parametrize("name", ["certificate", "key", "client_ca"])
 def test_each_file_that_is_not_there_is_named(pki, name):
     getattr(pki.files, name).unlink()
-    with pytest.raises(ConfigurationError, match=f"{getattr(pki.files, name)} is not a file"):
+    with pytest.raises(ConfigurationError, match=f"cannot read {getattr(pki.files, name)}: it does not exist"):
         listen_with(pki.files)
 
 
@@ -99,5 +99,5 @@ def test_readers_are_served_beside_the_verbs_with_the_same_certificate_to_client
 @pytest.mark.parametrize("service", [None, "", "s"])
 def test_readers_are_served_with_tls_behind_a_service_alone(tmp_path, service):
     at = Listen("127.0.0.1", 8080, None if service else Pki(tmp_path).files)
-    with pytest.raises(ConfigurationError, match="--read-port needs TLS and a Service"):
+    with pytest.raises(ConfigurationError, match="--read-port requires TLS and a Service"):
         parse_reads(at, 4000, service)

@@ -68,7 +68,7 @@ async def test_a_lost_change_has_all_pods_listed_again_once(world, caplog):
     world.change("p", lost=True)
     await world.comparison.compare()
     assert (world.relisted, world.lost._value.get()) == (1, 1)
-    assert "lost events of pods, listing all pods again pods=1 first=d/p" in caplog.text
+    assert "events of pods lost, listing all pods again pods=1 first=d/p" in caplog.text
     # A list that does not heal it, as of a pod that cannot be read, is not made again.
     await world.comparison.compare()
     assert world.relisted == 1

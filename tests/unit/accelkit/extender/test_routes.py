@@ -62,7 +62,7 @@ async def test_every_verb_answers_under_every_prefix(service, prefix):
 async def test_what_is_wrong_with_a_body_is_in_the_error(service, verb, body):
     status, answer = await call(service, "POST", f"/{verb}", body)
     assert (status, list(answer)) == ((400, ["error"]) if verb == "prioritize" else (200, ["Error"]))
-    assert f"cannot use the arguments of {verb}" in "".join(answer.values())
+    assert f"cannot read the arguments of {verb}" in "".join(answer.values())
     assert service.api.posts == []
 
 
@@ -289,7 +289,7 @@ async def test_a_simulation_is_answered_by_whoever_can_show_something(service):
 async def test_a_bad_question_is_answered_with_400(service, body):
     status, answer = await call(service, "POST", "/simulate", body)
     assert status == 400
-    assert answer["error"].startswith("accelkit cannot use the question: ")
+    assert answer["error"].startswith("accelkit cannot read the request body: ")
 
 
 async def test_a_question_with_a_word_that_is_not_known_is_not_half_understood(service):
@@ -301,4 +301,4 @@ async def test_a_question_with_a_word_that_is_not_known_is_not_half_understood(s
 
 async def test_a_question_that_is_too_long_is_not_read(service):
     status, answer = await call(service, "POST", "/simulate", b" " * (256 * 1024 + 1))
-    assert (status, answer) == (413, {"error": "the question is longer than 262144 bytes"})
+    assert (status, answer) == (413, {"error": "the request body is longer than 262144 bytes"})

@@ -149,7 +149,7 @@ async def test_gates_of_others_stay_and_their_pods_are_not_there(world):
     world.pod("a", size=2, gates=[{"name": "example.org/quota"}])
     world.pod("b", size=2)
     await world.until(world.events)
-    assert "1 of 2 pods exist, and 1 more under scheduling gates of other controllers" in world.events()[0][2]
+    assert "1 of 2 pods exist, and 1 more have scheduling gates of other controllers" in world.events()[0][2]
     pod = world.find("a")
     pod["spec"]["schedulingGates"].pop(0)
     world.show("MODIFIED", pod)
@@ -164,7 +164,7 @@ async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
     assert world.held() == {"a": "n"}
     world.pod("b", "h", size=2, memory=4)
     world.pod("c", "h", size=2, memory=-4)
-    await world.until(lambda: any("has a request that cannot be granted" in each[2] for each in world.events()))
+    await world.until(lambda: any("cannot be placed" in each[2] for each in world.events()))
     assert world.gated() == ["b", "c"]
 
 
@@ -174,9 +174,7 @@ async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     world.pod("a", size=1, spec={"affinity": {"nodeAffinity": required}})
     await world.until(world.events)
-    assert (
-        "pod a has a request that cannot be granted: its node selector, required node affinity" in world.events()[0][2]
-    )
+    assert "pod a cannot be placed: its node selector, required node affinity" in world.events()[0][2]
     assert (world.held(), world.gated()) == ({}, ["a"])
     # Of a pod that needs no cards they are not asked.
     world.pod("b", "h", size=1, memory=0, spec={"affinity": {"nodeAffinity": required}})

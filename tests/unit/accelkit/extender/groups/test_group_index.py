@@ -92,20 +92,20 @@ def test_pods_say_the_size_where_there_is_no_object(where):
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000", "9" * 5000])
 def test_a_size_that_is_none_is_reported_with_the_pod(text):
-    with pytest.raises(GroupSizeError, match="of pod d/p is not a valid size of a group; set a whole number from 1 to"):
+    with pytest.raises(GroupSizeError, match="of pod d/p is not a valid group size; set a whole number from 1 to"):
         size(roster_of(pod(labels={NAME: "g", SIZE_KEY: text})))
 
 
 def test_sizes_that_differ_are_told_with_both_pods():
     group_index = roster_of(pod("p", labels={NAME: "g", SIZE_KEY: "3"}), pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
-    with pytest.raises(GroupSizeError, match="disagree on its size: p has 3, q has 4; set the same"):
+    with pytest.raises(GroupSizeError, match="state different sizes: p has 3, q has 4; set the same"):
         size(group_index)
     group_index.take_event("DELETED", pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
     assert size(group_index) == 3
 
 
 def test_nobody_says_a_size():
-    with pytest.raises(GroupSizeError, match="the size of the group d/g is unknown; create its PodGroup"):
+    with pytest.raises(GroupSizeError, match="the size of group d/g is unknown; create its PodGroup"):
         size(roster_of(pod(labels={COSCHEDULING: "g"})))
     field = {"schedulingGroup": {"podGroupName": "g"}}
     with pytest.raises(GroupSizeError, match=r"the PodGroup d/g of scheduling\.k8s\.io does not exist; create it"):
@@ -117,11 +117,11 @@ def test_the_object_alone_counts_where_there_is_one():
     group_index.keep_sizes(Convention.COSCHEDULING, {OBJECT: 4})
     assert size(group_index) == 4
     group_index.put_size(OBJECT, None)
-    with pytest.raises(GroupSizeError, match=r"the PodGroup d/g of scheduling\.x-k8s\.io is not a valid size"):
+    with pytest.raises(GroupSizeError, match=r"the PodGroup d/g of scheduling\.x-k8s\.io is not a valid group size"):
         size(group_index)
     # A list of another kind is not about it.
     group_index.keep_sizes(Convention.WORKLOAD, {})
-    with pytest.raises(GroupSizeError, match="is not a valid size"):
+    with pytest.raises(GroupSizeError, match="is not a valid group size"):
         size(group_index)
     group_index.keep_sizes(Convention.COSCHEDULING, {})
     assert size(group_index) == 1

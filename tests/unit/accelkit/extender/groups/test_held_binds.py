@@ -159,7 +159,7 @@ async def test_a_pod_whose_bind_cannot_be_held_counts_as_placed(world, monkeypat
 async def test_a_pod_that_kube_scheduler_places_elsewhere_without_effect_counts_no_more(world):
     pods(world, "ab", size=2, memory=16)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
-    assert "reserved with those of its group, are on node n" in await world.bind("a", "m")
+    assert "are reserved, together with its group, on node n" in await world.bind("a", "m")
     assert "1 of 2 pods" in (await world.bind_for(5, b="m"))[0]
     assert await world.bind("a", "n") == ""
     assert await world.bind("b", "m") == ""
@@ -248,7 +248,7 @@ async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
     pods(world, "ab", size=2, memory=16)
     # With the first bind both are reserved, the other pod on the other node.
     found = await world.bind_for(5, a="m", b="m")
-    assert sum("reserved with those of its group, are on node n" in error for error in found) == 1
+    assert sum("are reserved, together with its group, on node n" in error for error in found) == 1
     world.pass_time(15)
     await world.settled()
     pods(world, "cd", "h", size=2, memory=8)
@@ -267,7 +267,7 @@ async def test_a_pod_of_no_group_is_not_held(world):
     pods(world, "a", "")
     assert await world.bind("a", "n") == ""
     pods(world, "b", "h")
-    assert "the size of the group d/h" in (await world.bind_for(5, b="n"))[0]
+    assert "the size of group d/h" in (await world.bind_for(5, b="n"))[0]
 
 
 async def test_a_member_more_than_are_needed_is_by_itself(world):

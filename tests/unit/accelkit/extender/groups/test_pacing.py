@@ -114,7 +114,7 @@ async def test_a_namespace_whose_pods_were_tried_without_effect_gives_way_for_a_
     await world.settled()
     assert tried.pods[1:] == [["e"]]
     world.pod("f", "i", size=1, gated=False)
-    assert await world.bind("f", "n") == "pod group d/i waits: too many pods of namespace d did not fit just now"
+    assert await world.bind("f", "n") == "pod group d/i waits: too many pods of namespace d did not fit recently"
     # The first one comes first again, but ever later.
     world.pass_time(1)
     await world.settled()

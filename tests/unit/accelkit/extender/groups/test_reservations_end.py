@@ -51,7 +51,7 @@ async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, mo
     await world.reserve("ab")
     monkeypatch.setattr(controller.GroupEvents, "note_released", lambda *_args: 1 / 0)
     world.pass_time(60)
-    await world.until(lambda: "cannot be withdrawn" in caplog.text)
+    await world.until(lambda: "cannot withdraw the reservations" in caplog.text)
     await world.settled()
 
 

@@ -68,7 +68,7 @@ async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not
 
 
 @pytest.mark.parametrize(
-    ("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "the token is invalid")]
+    ("token", "begin"), [("", "this port requires a token"), ("x" * 20_000, "the token is invalid")]
 )
 async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, token, begin):
     status, sentence = await refusal(reviewer, token)
@@ -91,7 +91,7 @@ async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_a
 async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, answer):
     (path,) = [path for path in api.reviews if path.endswith(part)]
     api.reviews[path] = lambda _: answer
-    with pytest.raises(NotReadyError, match="cannot read the review of the API server"):
+    with pytest.raises(NotReadyError, match="cannot read the response of the API server to the review"):
         await reviewer.check("good")
 
 

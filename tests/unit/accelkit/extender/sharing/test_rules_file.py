@@ -70,7 +70,7 @@ def test_a_broken_new_file_is_told_once_and_the_rules_stay(path, caplog):
         file.reload(taken.append)
     assert (taken, file.current) == ([], False)
     assert len(caplog.messages) == 3
-    assert all("the previous rules stay in force" in each for each in caplog.messages)
+    assert all("the previous rules remain active" in each for each in caplog.messages)
     # What was in force before is in force again without being taken over.
     path.write_text(ONE)
     file.reload(taken.append)

@@ -31,8 +31,8 @@ def pods(count):
         ),
         (Change(ChangeKind.LESS_COMPUTE, "main", before=500, after=333), "33.3 % of a card instead of 50 %"),
         (Change(ChangeKind.WITHOUT_CONSTRAINT, "", "min_memory_bytes"), "constraint min_memory"),
-        (Change(ChangeKind.FEWER_CARDS, "main", before=4, after=3), "1 card fewer for container main (3 instead of 4)"),
-        (Change(ChangeKind.CARD_BACK, cards=("b", "c")), "card b mended: XID 79 and card c uncordoned and mended"),
+        (Change(ChangeKind.FEWER_CARDS, "main", before=4, after=3), "1 fewer card for container main (3 instead of 4)"),
+        (Change(ChangeKind.CARD_BACK, cards=("b", "c")), "card b repaired: XID 79 and card c uncordoned and repaired"),
         (Change(ChangeKind.PODS_ENDED, pods=pods(20)), "pod d/p4, pod d/p5 and 14 more"),
     ],
 )

@@ -33,8 +33,8 @@ async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(clu
         ("n.1", "m", 4 * GIB, 16 * GIB),
     ]
     assert [refusal.sentence for card in node.cards for refusal in card.refusals] == [
-        "6 GiB of 16 GiB free, 8 GiB asked for",
-        "4 GiB of 16 GiB free, 8 GiB asked for",
+        "6 GiB of 16 GiB free, 8 GiB requested",
+        "4 GiB of 16 GiB free, 8 GiB requested",
     ]
     assert [(change.sentence, change.taken, change.proven) for change in node.changes] == [
         ("2 GiB less memory for container c (6 GiB instead of 8 GiB)", ("n.0",), True),
@@ -158,7 +158,7 @@ async def test_a_container_is_named_where_several_ask_for_something_else(cluster
 
 
 async def test_too_many_pods_are_not_taken_to_be_gone(cluster):
-    with pytest.raises(BadArgsError, match="without names 257 pods; the limit is 256"):
+    with pytest.raises(BadArgsError, match="without contains 257 pods; the limit is 256"):
         await cluster.ask(make_pod(4), without=tuple(f"d/{number}" for number in range(257)))
 
 

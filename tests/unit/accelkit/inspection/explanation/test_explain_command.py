@@ -45,8 +45,8 @@ def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, r
         f"  smallest change: {LESS}",
         "  or: if pod d/node-2-0 ended: the pod would get card node-2.0 of node-2",
         "  cards of node-2:",
-        "    node-2.0  7 GiB of 16 GiB free, 8 GiB asked for",
-        "    node-2.1  1 GiB of 16 GiB free, 8 GiB asked for",
+        "    node-2.0  7 GiB of 16 GiB free, 8 GiB requested",
+        "    node-2.1  1 GiB of 16 GiB free, 8 GiB requested",
     ]
 
 
