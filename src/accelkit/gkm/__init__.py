@@ -1,1 +1,1 @@
-"""The custom resources of kernel caches: types, conditions, names and paths of their files; no I/O."""
+"""Custom resources of kernel caches: types, conditions, names and file paths, without I/O."""

@@ -16,11 +16,12 @@ MAX_MESSAGE: Final = 1024
 class ConditionType(StrEnum):
     """Type of a condition.
 
-    RESOLVED: the image has a digest. VERIFIED: a signer that the policies name signed the image. COMPATIBLE: cards can
-    load the cache. EXTRACTED: the files of the cache are in the place from which pods mount them. READY: pods may use
-    the cache; for a whole cache: it is ready on at least one node, or in each namespace, and has not failed anywhere.
-    OUTDATED: pods use a former digest. EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed
-    on a node or in a namespace, whether or not it is ready on another one.
+    RESOLVED: the tag of the image was resolved to a digest. VERIFIED: a signer from the policies signed the image.
+    COMPATIBLE: cards can load the cache. EXTRACTED: the files of the cache are at the path from which pods mount them.
+    READY: pods may use the cache. A whole cache is ready if it is ready on at least one node, or in each namespace, and
+    has not failed on any node or in any namespace. OUTDATED: pods use a former digest. EFFECTIVE: workloads find their
+    kernels in the cache. DEGRADED: the cache failed on a node or in a namespace, even if it is ready on other nodes or
+    in other namespaces.
     """
 
     RESOLVED = "Resolved"
@@ -34,7 +35,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason of a condition; conditions also use the reasons of verdicts on signatures and cards."""
+    """Reason of a condition. Conditions also use the reasons of verdicts on signatures and cards."""
 
     RESOLVED = "Resolved"
     VERIFIED = "Verified"
@@ -74,14 +75,14 @@ class Reason(StrEnum):
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
     # A pod mounts, or would mount, a claim as writable although all pods share its files.
     WRITABLE_POD = "WritablePod"
-    # Like ClaimExists, but claims of accelkit still exist. Only with ClaimExists may admission policies ignore the
-    # name.
+    # Like ClaimExists, but claims of accelkit still exist. Admission policies may ignore the name only if the reason is
+    # ClaimExists.
     CLAIM_TAKEN = "ClaimTaken"
     NOT_BOUND = "NotBound"
     TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
 
 
-# Nothing has failed so far.
+# Work is in progress, without a failure.
 UNDER_WAY: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.RETRYING})
 # A source could not be read, so there is no verdict.
 UNDECIDED: Final = frozenset(
@@ -94,10 +95,10 @@ UNDECIDED: Final = frozenset(
 )
 # The cache is not, or is no longer, intended for this node or namespace.
 NOT_MEANT: Final = frozenset({Reason.INCOMPATIBLE, Reason.NO_CARDS, Reason.NAMESPACE_MISSING, Reason.DELETING})
-# Reasons of Verified that are not a verdict and may disappear without a change of the cache.
+# Reasons of the condition Verified that are not verdicts and may disappear although the cache does not change.
 PASSING: Final = UNDER_WAY | UNDECIDED
-# Reasons of Ready and Extracted on one node or in one namespace that do not degrade the cache. UNDECIDED is not among
-# them: a node or namespace for which no component can fetch the image degrades the cache.
+# Reasons of Ready and Extracted on one node or in one namespace that do not degrade the cache. UNDECIDED is excluded
+# because a node or namespace without access to the image degrades the cache.
 NO_FAILURE: Final = UNDER_WAY | NOT_MEANT
 
 
@@ -124,7 +125,7 @@ def merge_conditions(
     """Return the current conditions; conditions whose status did not change keep their transition times.
 
     Args:
-        former: the conditions that were previously written; types that are not in `present` are dropped.
+        former: the previous conditions; types that are not in `present` are dropped.
         present: the current conditions, in the order in which they are written.
         now: the current time, RFC 3339.
         generation: the generation of the spec that the conditions describe.
@@ -141,7 +142,7 @@ def merge_conditions(
 def is_failure(condition: Condition) -> bool:
     """Return whether a condition of one node or namespace reports a failure.
 
-    Work in progress is not a failure. Neither is a cache that is not intended for the node or namespace.
+    Work in progress is not a failure. A cache that is not intended for the node or namespace has not failed either.
     """
     return condition.status == "False" and condition.reason not in NO_FAILURE
 

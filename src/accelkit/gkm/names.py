@@ -1,7 +1,7 @@
 """Names and labels of the objects that are created for a cache, and the paths of its files on a node.
 
-Names of caches may have up to 253 characters. Labels and pinned claims allow fewer, so names that are too long end in a
-hash.
+Names of caches may have up to 253 characters. Labels and pinned claims allow fewer, so longer names are truncated and
+end in a hash.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ SIGNER_POLICIES: Final = build_collection_path(POLICY_API, "signerpolicies")
 VOLUME_PREFIX: Final = "accelkit-cache-"
 FIELD_MANAGER: Final = "accelkit-cache-controller"
 
-# This folder is on each node, and only the agent writes to it.
+# The folder of the caches on each node. Only the cache agent writes to it.
 HOST_FOLDER: Final = PurePosixPath("/var/lib/accelkit/kernel-caches")
 _LINKS: Final = "claims"
 _NAMESPACES: Final = "namespaces"
-# Suffix of the volume with the claim that is the source of a private copy requested by annotation.
+# Suffix of the name of the volume that is copied if a pod requests a private copy by annotation.
 COPY_SOURCE_SUFFIX: Final = "-from"
 PINNED_DIGITS: Final = 12
 _PINNED: Final = re.compile(rf"(.+)-([0-9a-f]{{{PINNED_DIGITS}}})", re.DOTALL)
 _MAX_LABEL: Final = 63
 _MAX_NAME: Final = 253
 _HASH: Final = 10
-# Users choose mount paths, and with fewer digits they could find two paths with the same hash.
+# Users choose mount paths. With fewer digits, they could find two paths with the same hash.
 _PATH_DIGITS: Final = 32
 
 
@@ -45,7 +45,7 @@ def shorten_name(name: str, most: int = _MAX_LABEL) -> str:
     if len(name) <= most:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
-    # A name must not have a dot before the dash. Dashes stay: admission policies recognise a long name by its prefix.
+    # A name must not have a dot before the dash. Dashes stay: admission policies match a long name by its prefix.
     return f"{name[: most - _HASH - 1].removesuffix('.')}-{digest}"
 
 
@@ -72,7 +72,7 @@ def short_digest(digest: str) -> str:
 
 
 def name_claim(key: str) -> str:
-    """Return the name of the claim that users mount, which is that of the cache."""
+    """Return the name of the claim that users mount, which equals the name of the cache."""
     return key.partition("/")[2]
 
 
@@ -82,15 +82,12 @@ def name_pinned_claim(key: str, digest: str) -> str:
 
 
 def begin_pinned_claim(key: str) -> str:
-    """Return the part of the names of a cache's pinned claims that precedes the dash and the digits."""
+    """Return the common prefix of a cache's pinned claims, without the dash and the digits."""
     return shorten_name(name_claim(key), _MAX_NAME - PINNED_DIGITS - 1)
 
 
 def split_pinned_claim(claim: str) -> tuple[str, str]:
-    """Return both parts of the name of a pinned claim, `begin_pinned_claim` and the digits.
-
-    Both are empty if the name is not that of a pinned claim.
-    """
+    """Return the prefix and the digits of the name of a pinned claim; both are empty for any other name."""
     found = _PINNED.fullmatch(claim)
     return (found[1], found[2]) if found is not None else ("", "")
 
@@ -136,7 +133,7 @@ def build_cache_path(digest: str, mount_path: str, root: PurePosixPath | Path = 
 
 
 def build_link_path(key: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the path of the link on each node that points to the files of the digest that pods get now.
+    """Return the path of a cache's link, which points to the files of the current digest on each node.
 
     Volumes of earlier releases have this path.
     """
@@ -157,7 +154,7 @@ def build_entry_path(namespace: str, entry: str, root: PurePosixPath | Path = HO
 def build_volume_path(
     key: str, namespace: str, digest: str = "", mount_path: str = "", root: PurePosixPath | Path = HOST_FOLDER
 ) -> str:
-    """Return the path of a PersistentVolume, which only the cache agent on each node creates.
+    """Return the path of a PersistentVolume on each node; only the cache agent creates it.
 
     Args:
         key: the key of the cache.

@@ -1,7 +1,7 @@
-"""GKM's custom resources, `gkm.io/v1alpha1`, under their wire names, with the optional fields that accelkit adds.
+"""GKM's custom resources, `gkm.io/v1alpha1`, with their JSON field names and the optional fields that accelkit adds.
 
 Users write `spec`, the controller writes the status of caches, and the agent of each node writes the status of its
-node. No annotation is trusted.
+node. Annotations are not trusted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 CACHE_KIND: Final = "GKMCache"
 CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 
-# Size limit for a podTemplate's spec. Users may write 1 MB of affinities, which take ten times as much memory in
+# Size limit for the spec of a podTemplate. Users may write 1 MB of affinities, which need ten times as much memory in
 # Python.
 MOST_PLACEMENT_BYTES: Final = 64 << 10
 _finalizers = msgspec.json.Decoder(list[str] | None)
@@ -42,11 +42,11 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of a cache; its labels and annotations are not read, because users may write 1 MB of them.
+    """metadata of a cache, without labels and annotations, because users may write 1 MB of them.
 
     Attributes:
-        finalizers_text: the encoded finalizers, not decoded for the same reason. All of them must be written back
-            together with accelkit's own.
+        finalizers_text: the finalizers as JSON, not decoded for the same reason. An update must contain all of them,
+            in addition to accelkit's own.
     """
 
     generation: int = 0
@@ -72,7 +72,7 @@ class ReportMeta(ObjectMeta, rename="camel", omit_defaults=True):
 
 
 class PodPlacement(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of a podTemplate: the nodes on which Jobs that fill claims may run, in the fields of a pod."""
+    """spec of a podTemplate: the nodes on which Jobs that fill claims may run, in the fields of a pod's spec."""
 
     node_selector: dict[str, str] | None = None
     tolerations: list[dict[str, Any]] | None = None
@@ -84,7 +84,7 @@ _TOO_LARGE: Final = msgspec.Raw(b'"too large"')
 
 
 class PodTemplate(msgspec.Struct, omit_defaults=True):
-    """podTemplate of a cache: stored encoded, and decoded only when a pod is built from it."""
+    """podTemplate of a cache, stored as JSON and decoded only when a pod is built from it."""
 
     spec: msgspec.Raw = _NOTHING
 
@@ -101,11 +101,11 @@ class PodTemplate(msgspec.Struct, omit_defaults=True):
             CacheError: the spec is too large, or does not have the fields of a pod.
         """
         if self.spec == _TOO_LARGE:
-            raise CacheError(f"spec.podTemplate.spec takes more than {MOST_PLACEMENT_BYTES} bytes; shorten it")
+            raise CacheError(f"spec.podTemplate.spec is larger than {MOST_PLACEMENT_BYTES} bytes; shorten it")
         try:
             return _placement.decode(self.spec) or PodPlacement()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            raise CacheError(f"spec.podTemplate.spec cannot be read: {exc}") from exc
+            raise CacheError(f"cannot read spec.podTemplate.spec: {exc}") from exc
 
 
 class SecretName(msgspec.Struct, omit_defaults=True):
@@ -121,7 +121,7 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
         image: the image of the cache, by tag or digest.
         pod_template: the nodes on which Jobs that fill claims run.
         storage_class_name: the storage class of claims that Jobs fill; empty for the cluster's default.
-        access_modes: the access modes of those claims.
+        access_modes: the access modes of claims that Jobs fill.
         workload_namespaces: the namespaces in which pods use a ClusterGKMCache. Pods use a GKMCache only in its own
             namespace.
         image_pull_secrets: Secrets with credentials for the registry.
@@ -199,7 +199,7 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         resolved_digest: the verified digest that nodes prepare and pods get; no other field states it.
         resolved_image: the `spec.image` that was resolved to that digest.
         previous_digests: former digests that pods may still use.
-        mount_path: the path at which workloads mount the cache, as the controller decided.
+        mount_path: the path at which workloads mount the cache, which the controller determines.
         cache_bytes: the size of its files.
         observed_generation: the generation of `spec` that this status describes.
         cache_format: `triton`, `vllm` or `habana`; the folder of the image that contains the files has this name.
@@ -208,8 +208,8 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         mounts: the folders of the cache that a container mounts, the root first; empty if the image does not state
             them.
         variables: the environment variables that point the framework to the mounted folders.
-        recorded_environment: environment variables under which the cache was captured, as far as its image or its files
-            state them.
+        recorded_environment: the environment variables that were set when the cache was captured, if its image or its
+            files state them.
     """
 
     resolved_digest: str = ""
@@ -266,7 +266,7 @@ class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CachePod(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A pod of the node that mounts the cache, and how many files it compiled itself; None if that was not measured."""
+    """A pod on the node that mounts the cache, and the number of files that it compiled; None if not measured."""
 
     pod_namespace: str = ""
     pod_name: str = ""
@@ -278,15 +278,15 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """One digest of one cache on one node.
 
     Attributes:
-        compatible_gpus: numbers of the cards that can load its kernels.
-        incompatible_gpus: numbers of the other cards.
+        compatible_gpus: the indices of the cards that can load its kernels.
+        incompatible_gpus: the indices of the other cards.
         volume_size: the size of its files on the node in bytes.
         path: the path of the files; empty if the node does not have them.
-        pods: the pods of the node that mount the cache.
+        pods: the pods on the node that mount the cache.
         conditions: Compatible, Extracted, Ready, Outdated, Effective, and Degraded if files were changed. A former
             digest has only Outdated.
-        recorded_environment: environment variables under which the cache was captured, read from its files, until the
-            status of the cache has them.
+        recorded_environment: the environment variables that were set when the cache was captured, read from its files;
+            empty as soon as the status of the cache contains them.
     """
 
     compatible_gpus: list[int] = msgspec.field(name="compatibleGPUs", default_factory=list)

@@ -1,1 +1,1 @@
-"""Kernel caches as images: names, registries, formats, signatures, compatibility, extraction and publishing."""
+"""Kernel caches in images: names, registries, formats, signatures, compatibility, extraction and publishing."""

@@ -49,7 +49,7 @@ class VerificationView(msgspec.Struct, frozen=True):
 
 
 class FactorView(msgspec.Struct, frozen=True):
-    """A factor that decides whether kernels are found; `agrees` is null unless both sides are known."""
+    """A factor that decides whether the workload finds kernels; `agrees` is null unless both values are known."""
 
     name: str
     agrees: bool | None
@@ -57,7 +57,7 @@ class FactorView(msgspec.Struct, frozen=True):
 
 
 class CardCompatibilityView(msgspec.Struct, frozen=True):
-    """The verdict on one card; `hit` was derived from `factors`."""
+    """The verdict on one card; `hit` is derived from `factors`."""
 
     id: str
     verdict: str
@@ -75,7 +75,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """Properties of a cache that its image states; properties that it does not state are null."""
+    """Properties of a cache that its image states; the other properties are null."""
 
     image: str
     digest: str
@@ -111,7 +111,7 @@ class ExtractionView(msgspec.Struct, frozen=True):
 
 
 class PreviewView(msgspec.Struct, frozen=True):
-    """The place and properties of a cache that an extraction would create."""
+    """The path and properties of the cache that an extraction would create."""
 
     image: str
     digest: str
@@ -153,7 +153,7 @@ def describe_verification(
 
 
 def describe_refusal(image: str, refused: UnverifiedError) -> VerificationView:
-    """Return the view of a failed verification, or of one that reached no verdict."""
+    """Return the view of a verification that failed or reached no verdict."""
     failures = tuple(map(_describe_failure, refused.failures))
     reason = refused.reason
     return VerificationView(
@@ -183,7 +183,7 @@ def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView
 
 
 def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
-    """Return the view of an image; `digest` is the one to which its name resolved, possibly an index."""
+    """Return the view of an image; `digest` is the digest of its name, which may be that of an index."""
     labels = image.labels
     return ImageView(
         image=str(image.reference.with_digest(digest)),
@@ -223,7 +223,7 @@ def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
 
 
 def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
-    """Return the view of the cache that exists, with its current signers, or of the one that would be extracted."""
+    """Return the view of the existing cache with its current signers, or of the cache that would be extracted."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
         return describe_extraction(ExtractionResult(place, preview.present, fresh=False, verdicts=verdicts))

@@ -1,8 +1,8 @@
-"""Filling of a dedicated volume with one cache, whose files are at the root of the volume, where pods mount them.
+"""Extraction of one cache into a dedicated volume, whose root contains the files that pods mount.
 
-Extraction writes into a hidden folder of the volume, in which nothing becomes visible before every byte has been
-verified. Then each top-level entry of the extracted cache is moved to the root. The record is written last: a volume
-without it does not count as filled, regardless of how many files it contains.
+Extraction writes into a hidden folder of the volume, in which the cache becomes visible only after all bytes are
+verified. Then each top-level entry of the cache is moved to the root. The record is written last: a volume without a
+record does not count as filled, regardless of how many files it contains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOREIGN = frozenset({"lost+found"})
 
 
 async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> CompletionRecord:
-    """Fill the volume at `request.base` with a verified cache; a volume that already contains it does not change.
+    """Fill the volume at `request.base` with a verified cache; do not change a volume that already contains the cache.
 
     Raises:
         CacheError: the volume contains other data, the image is not a cache image, or the disk is full.
@@ -35,7 +35,7 @@ async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> Com
     if request.mount_path is None or not request.image.digest:
         raise CacheError(
             "cannot fill a volume without a digest and a mount path",
-            next_step="give the image by digest, and the path at which pods mount the volume",
+            next_step="specify the image by digest, and the path at which pods mount the volume",
         )
     digest, mount_path = request.image.digest, Place.of(root, request.image.digest, request.mount_path).mount_path
     record = await run_to_completion(lambda: _read_filled(root, digest, mount_path))
@@ -46,12 +46,12 @@ async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> Com
     try:
         await run_to_completion(lambda: _publish(root, result.place, result.record))
     except OSError as exc:
-        raise CacheError(f"the volume at {root} cannot be written: {exc.strerror or exc}") from exc
+        raise CacheError(f"cannot write to the volume at {root}: {exc.strerror or exc}") from exc
     return result.record
 
 
 def check_volume(root: Path, digest: str, mount_path: str) -> CompletionRecord:
-    """Check, without writing, that a volume is filled with a digest and that no file is missing; return its record.
+    """Return the record of a filled volume after checking, without writing, that no file is missing.
 
     Raises:
         CacheError: the volume is not filled with the digest, or files are missing.
@@ -85,11 +85,11 @@ def _read_filled(root: Path, digest: str, mount_path: str) -> CompletionRecord |
 
 
 def _require_own(root: Path) -> None:
-    """Reject a volume with unexpected files; if the hidden folder exists, an earlier call began to fill the volume."""
+    """Reject a volume with unexpected files, unless the hidden folder shows that an earlier call began to fill it."""
     try:
         names = {each.name for each in root.iterdir()} - _FOREIGN
     except OSError as exc:
-        raise CacheError(f"the volume at {root} cannot be read: {exc.strerror or exc}") from exc
+        raise CacheError(f"cannot read the volume at {root}: {exc.strerror or exc}") from exc
     if names and HIDDEN not in names:
         raise CacheError(
             f"the volume at {root} contains unexpected files, for example {min(names)[:80]!a}",
@@ -102,14 +102,14 @@ def _publish(root: Path, place: Place, record: CompletionRecord) -> None:
         target = root / child.name
         if child.name == HIDDEN or child.name in _FOREIGN:
             raise CacheError(
-                f"the cache has {child.name!a} at its root, a name that volumes reserve",
+                f"the root of the cache contains {child.name!a}, a name that is reserved in volumes",
                 next_step="build the image without it",
             )
-        # A Job that was killed while it moved files left the folder behind; the next Job extracted the cache again.
+        # The folder may be left from a Job that was killed while it moved files. This Job extracted the cache again.
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         child.rename(target)
-    # The record states that the files are complete, so they reach the disk first; the disk may be cloned at any time.
+    # The record states that the files are complete, so they are synced first. The disk may be cloned at any time.
     os.sync()
     write_record(root / HIDDEN, record)
     shutil.rmtree(place.folder)

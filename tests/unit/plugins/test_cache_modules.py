@@ -244,7 +244,7 @@ IMAGE = {"image": "registry.example/a"}
         (cache_info, {**IMAGE, "triton_version": "3.2.0"}, "a workload is described without cards"),
         (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "a driver is given without cards"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "driver_cuda_version": "new"}, "'new' is not a version"),
-        (cache_info, {"image": "a/B"}, "'a/B' is not an image reference"),
+        (cache_info, {"image": "a/B"}, "'a/B' is not a valid image reference"),
         (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere cannot be read"),
         (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere cannot be read"),
         (cache_info, {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}}, "'quay.io=http://a' is not a mirror"),

@@ -50,7 +50,7 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The reference of a manifest to a blob or to another manifest. `size` is in bytes."""
+    """A reference to a blob or to another manifest; `size` is in bytes."""
 
     media_type: str
     digest: str
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def artifact(self) -> str:
-        """The type of the artifact, or otherwise the media type of its configuration."""
+        """The artifact type; if it is not set, the media type of the configuration."""
         return self.artifact_type or self.config.media_type
 
 
@@ -112,11 +112,11 @@ _image_config = msgspec.json.Decoder(ImageConfig)
 
 
 def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
-    """Return the manifest or index in a document.
+    """Decode a manifest or an index.
 
     Args:
-        content: the bytes as the registry sent them.
-        media_type: the media type that the registry states, or empty. The media type in the document must agree.
+        content: the unchanged bytes from the registry.
+        media_type: the media type that the registry states, or empty. The media type in the document must match it.
 
     Raises:
         CacheError: the document is neither a manifest nor an index, could be read as both, or has an invalid
@@ -131,14 +131,14 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     try:
         document = msgspec.convert(fields, Index) if "manifests" in fields else msgspec.convert(fields, Manifest)
     except msgspec.ValidationError as exc:
-        raise CacheError(f"a manifest cannot be used: {exc}") from exc
+        raise CacheError(f"cannot decode a manifest: {exc}") from exc
     stated = document.media_type
     if stated and stated not in known:
-        raise CacheError(f"a manifest has the media type {stated!r}, which is not a type of manifests")
+        raise CacheError(f"a manifest has the media type {stated!r}, which is not a manifest type")
     if stated and media_type in known and stated != media_type:
         raise CacheError(f"a manifest has the media type {stated}, but the registry states {media_type}")
     if (stated or media_type) in (INDEX_TYPES if isinstance(document, Manifest) else MANIFEST_TYPES):
-        raise CacheError(f"a manifest has the media type {stated or media_type}, but its fields are of another type")
+        raise CacheError(f"a manifest has the media type {stated or media_type}, but the fields of another type")
     if document.schema_version != 2:  # noqa: PLR2004 - the only version of the OCI specification
         raise CacheError(f"a manifest has schema version {document.schema_version}; only version 2 is supported")
     _check_descriptors(document)
@@ -148,8 +148,8 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
 def _decode_members(content: bytes) -> dict[str, Any]:
     """Return the members of a JSON object, which must be unambiguous for all JSON parsers.
 
-    An attacker can use a document that two parsers read differently: for a repeated name, some take the first value and
-    some the last, and Go's parser ignores case. A member that is null counts as missing or empty, as in Go.
+    An attacker can use a document that two parsers read differently. Some parsers use the first value of a repeated
+    name, others use the last one, and Go's parser ignores case. A null member counts as missing or empty, as in Go.
     """
     try:
         # msgspec parses strictly, and json reports repeated names.
@@ -160,13 +160,13 @@ def _decode_members(content: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise CacheError("a manifest is not a JSON object")
     if len({name.lower() for name in fields}) != len(fields):
-        raise CacheError("a manifest has names that differ only in case")
+        raise CacheError("a manifest has members whose names differ only in case")
     return fields
 
 
 def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
-        raise ValueError("a name is given twice")
+        raise ValueError("a name is repeated")
     present = ((name, [] if value is None and name in _LISTS else value) for name, value in pairs)
     return {name: value for name, value in present if value is not None}
 
@@ -177,11 +177,13 @@ def _check_descriptors(document: Manifest | Index) -> None:
         raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are allowed")
     for descriptor in (*listed, *((document.subject,) if document.subject else ())):
         if not is_digest(descriptor.digest) or not 0 <= descriptor.size <= _MAX_SIZE_BYTES:
-            raise CacheError(f"a manifest names {descriptor.digest!r} of {descriptor.size} bytes, which is invalid")
+            raise CacheError(
+                f"a manifest has an invalid descriptor: digest {descriptor.digest!r}, size {descriptor.size}"
+            )
 
 
 def decode_config(content: bytes) -> ImageConfig:
-    """Return the configuration of an image.
+    """Decode the configuration of an image.
 
     Raises:
         CacheError: the document is not a configuration.
@@ -189,4 +191,4 @@ def decode_config(content: bytes) -> ImageConfig:
     try:
         return _image_config.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise CacheError(f"an image's configuration cannot be used: {exc}") from exc
+        raise CacheError(f"cannot decode the configuration of an image: {exc}") from exc

@@ -1,4 +1,4 @@
-"""CPU architectures with their names in the OCI specifications and Kubernetes, such as `amd64` and `arm64`."""
+"""Names of CPU architectures in the OCI specifications and Kubernetes, such as `amd64` and `arm64`."""
 
 from __future__ import annotations
 

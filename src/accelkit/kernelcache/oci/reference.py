@@ -1,7 +1,7 @@
 """Names of images: registry, repository, tag and digest, parsed strictly.
 
 The grammar is that of the `distribution` project, with Docker Hub's defaults. Only SHA-256 digests are valid, because
-signatures contain these and every registry computes them.
+signatures contain them and every registry computes them.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """The version to request from a registry: the digest if there is one, otherwise the tag."""
+        """The version to request from a registry: the digest if it is set, otherwise the tag."""
         return self.digest or self.tag or DEFAULT_TAG
 
     def require_digest(self) -> str:
         """Return the digest.
 
         Raises:
-            CacheError: the reference has none.
+            CacheError: the reference has no digest.
         """
         if self.digest is None:
-            raise CacheError(f"{self} has no digest", next_step="add @sha256:… to it")
+            raise CacheError(f"{self} has no digest", next_step="append @sha256:…")
         return self.digest
 
     def with_digest(self, digest: str) -> Reference:
-        """Return the same image, pinned to a digest."""
+        """Return a reference to the same image, pinned to a digest."""
         return replace(self, digest=digest)
 
     def with_tag(self, tag: str) -> Reference:
-        """Return another tag of the same repository."""
+        """Return a reference to a tag of the same repository."""
         return Reference(self.registry, self.repository, tag)
 
 
 def parse_reference(text: str) -> Reference:
-    """Return the reference in a text, parsed as by container engines, except for names that are ambiguous.
+    """Parse an image reference by the rules of container engines, but reject ambiguous names.
 
     Raises:
         CacheError: the text is not a reference; the message names the invalid part.
@@ -93,7 +93,7 @@ def parse_reference(text: str) -> Reference:
         raise _refuse(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
     # A first part without dot or colon is a user name of Docker Hub, except `localhost`. Container engines treat a
-    # first part with capitals as a host, but host names ignore case, so the name would be ambiguous.
+    # first part with capitals as a host, but host names are case-insensitive, so the name would be ambiguous.
     if slash and ("." in head or ":" in head or head.lower() == "localhost"):
         registry, path = head, tail
     else:
@@ -133,13 +133,13 @@ def is_digest(text: str) -> bool:
 
 
 def compute_digest(content: bytes) -> str:
-    """Return the digest of bytes in the form of registries, `sha256:…`."""
+    """Return the digest of bytes in the form `sha256:…`."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _refuse(text: str, cause: str) -> CacheError:
     shortened = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
     return CacheError(
-        f"{shortened!r} is not an image reference: {cause}",
+        f"{shortened!r} is not a valid image reference: {cause}",
         next_step="write it as registry/repository:tag or registry/repository@sha256:…",
     )

@@ -123,5 +123,5 @@ def test_a_pod_template_that_is_too_large_is_told_and_nothing_is_made_by_it():
         plan = mode.plan(cache, Cluster())
         (ready,) = [each for each in plan.states["team"].conditions if each.type == "Ready"]
         assert (ready.status, ready.reason) == ("False", "InvalidSpec")
-        assert ready.message == f"spec.podTemplate.spec takes more than {MOST_PLACEMENT_BYTES} bytes; shorten it"
+        assert ready.message == f"spec.podTemplate.spec is larger than {MOST_PLACEMENT_BYTES} bytes; shorten it"
         assert not plan.create
