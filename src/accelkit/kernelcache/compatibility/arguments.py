@@ -16,7 +16,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.options import ConnectionOptions
 
-_NAME_CARDS = "name the cards, or a node"
+_NAME_CARDS = "specify cards or a node"
 
 
 async def resolve_cards(
@@ -27,10 +27,10 @@ async def resolve_cards(
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
-    """Return the cards against which a cache is checked; None if none are named.
+    """Return the cards against which a cache is checked; None if no cards and no node are given.
 
     Args:
-        cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
+        cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, of this machine.
         node: name of a node whose inventory lists the cards, instead of `cards`.
         cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the default of the
             environment.
@@ -44,7 +44,7 @@ async def resolve_cards(
         InventoryError: the inventory of the node is invalid.
     """
     if node and cards:
-        raise ConfigurationError("cards and a node are both given", next_step="leave one of them out")
+        raise ConfigurationError("cannot use both cards and a node", next_step="specify only one of them")
     for version in filter(None, (driver_version, driver_cuda_version)):
         _require_version(version)
     driver = {"driver_version": driver_version, "driver_cuda_version": driver_cuda_version}
@@ -53,7 +53,7 @@ async def resolve_cards(
             return await read_node(api, node, **driver)
     if not cards:
         if driver_version or driver_cuda_version:
-            raise ConfigurationError("a driver is given without cards", next_step=_NAME_CARDS)
+            raise ConfigurationError("cannot use a driver version without cards", next_step=_NAME_CARDS)
         return None
     gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
     return NodeFacts(cpu_architecture=read_host_architecture(), gpus=gpus)
@@ -66,7 +66,7 @@ def parse_workload(
     torch_cuda_version: str | None = None,
     vllm_cache_hash: str | None = None,
 ) -> WorkloadFacts:
-    """Return the facts about the workload that uses the cache, as far as they are given.
+    """Return the given facts about the workload that uses the cache.
 
     Args:
         node: the cards against which the cache is checked.
@@ -78,7 +78,7 @@ def parse_workload(
         ConfigurationError: a version is malformed, or a workload is given without cards.
     """
     if node is None and (triton_version or torch_cuda_version or vllm_cache_hash):
-        raise ConfigurationError("a workload is described without cards", next_step=_NAME_CARDS)
+        raise ConfigurationError("cannot use workload versions without cards", next_step=_NAME_CARDS)
     if torch_cuda_version:
         _require_version(torch_cuda_version)
     return WorkloadFacts(
@@ -96,7 +96,7 @@ def parse_target(text: str | None) -> Target | None:
 
 def _require_version(text: str) -> None:
     if parse_version(text) is None:
-        raise ConfigurationError(f"{text!r} is not a version", next_step="write numbers, such as 550.54.14 or 12.4")
+        raise ConfigurationError(f"{text!r} is not a valid version", next_step="use numbers, such as 550.54.14 or 12.4")
 
 
 def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
@@ -104,7 +104,7 @@ def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_
     arch, _, product = rest.partition("=")
     if not backend or not arch:
         raise ConfigurationError(
-            f"{text!r} is not a card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
+            f"{text!r} is not a valid card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
         )
     on_cuda = find_backend(backend).cuda_toolkit
     return GpuFacts(

@@ -22,7 +22,7 @@ class LabelledDriver(NamedTuple):
 
 
 def read_driver_labels(labels: Mapping[str, str] | None) -> LabelledDriver:
-    """Return the driver that the labels of a node name."""
+    """Return the driver that the labels of a node state."""
     given = labels or {}
     return LabelledDriver(_read(given, _FULL, _PARTS), _read(given, _CUDA, _CUDA_PARTS))
 

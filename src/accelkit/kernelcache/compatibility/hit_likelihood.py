@@ -1,6 +1,6 @@
 """Likelihood that a workload finds its kernels in a cache that its card can load.
 
-Frameworks look kernels up by a key that covers far more than the hardware, and compile silently if the key differs.
+Frameworks look up kernels by a key that covers far more than the hardware, and compile silently if the key differs.
 Triton's key covers its own version. Inductor's also covers the name of an NVIDIA card and the version of CUDA. The name
 of vLLM's folder also covers the model and the configuration.
 """
@@ -54,12 +54,14 @@ class Factor(msgspec.Struct, frozen=True):
         """The factor as a sentence."""
         subject = _IN_SENTENCES.get(self.name, self.name)
         if not self.offered:
-            return f"the image does not state with which {self.name} it was compiled"
+            return f"the image does not state which {self.name} was used for compilation"
         if self.wanted is None:
-            return f"it was compiled with {subject} {', '.join(self.offered)}, and that of the workload is unknown"
+            return (
+                f"the cache was compiled with {subject} {', '.join(self.offered)}, but the workload's value is unknown"
+            )
         if self.agrees:
-            return f"it was compiled with {subject} {self.wanted}, as the workload requires"
-        return f"it was compiled with {subject} {', '.join(self.offered)}, and the workload uses {self.wanted}"
+            return f"the cache was compiled with {subject} {self.wanted}, as the workload requires"
+        return f"the cache was compiled with {subject} {', '.join(self.offered)}, but the workload uses {self.wanted}"
 
 
 def find_mismatches(factors: Iterable[Factor]) -> Iterator[CompatibilityReason]:

@@ -40,7 +40,7 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload that uses the cache; each known fact makes the likelihood of a hit more certain.
+    """The workload that uses the cache; the more facts are known, the more certain is the likelihood of a hit.
 
     Attributes:
         triton_version: for example `3.2.0`.
@@ -75,7 +75,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
             cards: the cards of the inventory, which name vendor and model; None if the inventory is unknown. The
                 architecture is derived from an unambiguous model, unless the card states the target of its kernels.
             cpu_architecture: the CPU architecture of the node.
-            labels: the labels of the node; those of GPU feature discovery apply to cards that do not name their driver.
+            labels: the labels of the node; GPU feature discovery's labels apply to cards that state no driver.
             driver_version: the version of its NVIDIA driver, which overrides cards and labels.
             cuda_version: the newest CUDA version that this driver supports.
         """
@@ -89,7 +89,7 @@ def _convert_card(card: Card, stated: LabelledDriver, labelled: LabelledDriver) 
     named, _, arch = card.target.partition(":")
     backend = find_backend(named) if named else find_vendor_backend(card.vendor)
     on_cuda = backend is not None and backend.cuda_toolkit
-    # Both values must describe one driver: the CUDA version of a label may be older than the driver that a card names.
+    # Both values must describe one driver: the CUDA version of a label may be older than the driver that a card states.
     sources = (stated, LabelledDriver(card.driver_version or None), labelled)
     driver = next((each for each in sources if any(each)), stated)
     return GpuFacts(

@@ -33,7 +33,7 @@ async def read_node(
     try:
         node = _node.decode(await api.get(build_node_path(name)))
     except msgspec.DecodeError as exc:
-        raise ApiError(f"node {name} cannot be read: {exc}") from exc
+        raise ApiError(f"cannot read node {name}: {exc}") from exc
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     if text is None:
@@ -41,7 +41,7 @@ async def read_node(
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
-        raise InventoryError(f"the inventory of node {name} cannot be used: {exc}") from exc
+        raise InventoryError(f"cannot use the inventory of node {name}: {exc}") from exc
     return NodeFacts.from_inventory(
         cards,
         cpu_architecture=architecture,

@@ -1,7 +1,8 @@
 """Verdicts on whether a node's cards can use a cache, derived only from the labels of its image.
 
 With a hard reason, loading would fail: a different backend or architecture, a driver that is too old, launchers for a
-different CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never good or bad.
+different CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never compatible or
+incompatible.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 class CompatibilityVerdicts(msgspec.Struct, frozen=True):
-    """The verdicts on a node's cards; `reasons` are those that concern the node as a whole."""
+    """The verdicts on a node's cards; `reasons` apply to the node as a whole."""
 
     cards: tuple[CardVerdict, ...]
     reasons: tuple[CompatibilityReason, ...] = ()
@@ -146,12 +147,13 @@ def _compare_cpu(labels: ImageLabels, node: NodeFacts) -> Iterator[Compatibility
         return
     if node.cpu_architecture is None:
         yield CompatibilityReason(
-            ReasonCode.CPU_ARCH_UNKNOWN, f"its launchers require {built}, and the node's CPU architecture is unknown"
+            ReasonCode.CPU_ARCH_UNKNOWN,
+            f"the launchers of the cache require {built}, but the node's CPU architecture is unknown",
         )
     elif normalize_architecture(built) != normalize_architecture(node.cpu_architecture):
         yield CompatibilityReason(
             ReasonCode.CPU_ARCH_MISMATCH,
-            f"its launchers require {built}, and the node is {node.cpu_architecture}",
+            f"the launchers of the cache require {built}, but the node is {node.cpu_architecture}",
             hard=True,
         )
 
@@ -162,7 +164,7 @@ def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
         return
     backend = find_backend(target.backend)
     if backend != find_backend(gpu.backend):
-        message = f"it was compiled for {target.backend}, and the card is {gpu.backend}"
+        message = f"the cache was compiled for {target.backend}, but the card is {gpu.backend}"
         yield CompatibilityReason(ReasonCode.BACKEND_MISMATCH, message, hard=True)
         return
     if backend.names_architecture or target.arch is not None:
@@ -174,13 +176,13 @@ def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
 
 def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.arch is None:
-        message = "the image does not state the architecture for which it was compiled"
+        message = "the image does not state the architecture for which the cache was compiled"
         yield CompatibilityReason(ReasonCode.UNKNOWN_TARGET, message)
     elif gpu.arch is None:
-        message = f"it was compiled for {target.arch}, and the card's architecture is unknown"
+        message = f"the cache was compiled for {target.arch}, but the card's architecture is unknown"
         yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, message)
     elif not backend.is_same_architecture(target.arch, gpu.arch):
-        message = f"it was compiled for {target.arch}, and the card is {gpu.arch}"
+        message = f"the cache was compiled for {target.arch}, but the card is {gpu.arch}"
         yield CompatibilityReason(ReasonCode.ARCH_MISMATCH, message, hard=True)
 
 
@@ -190,7 +192,7 @@ def _compare_warp_size(backend: Backend, target: Target, gpu: GpuFacts) -> Itera
     # Only a hint: AMD's newer cards support both sizes, and MCV writes 64 for all of them.
     usual = backend.find_warp_size(gpu.arch)
     if usual is not None and usual != target.warp_size:
-        message = f"it was compiled for {target.warp_size} threads per warp, and this card usually has {usual}"
+        message = f"the cache was compiled for {target.warp_size} threads per warp, but this card usually has {usual}"
         yield CompatibilityReason(ReasonCode.WARP_SIZE_MISMATCH, message)
 
 
@@ -200,14 +202,14 @@ def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
     driver = parse_version(gpu.cuda_version) or find_driver_cuda(gpu.driver_version)
     if driver is None:
         yield CompatibilityReason(
-            ReasonCode.DRIVER_UNKNOWN, "it needs a minimum driver version, and the card's driver is unknown"
+            ReasonCode.DRIVER_UNKNOWN, "the cache needs a minimum driver version, but the card's driver is unknown"
         )
         return
     at_least = gpu.cuda_version is None and is_newer_than_table(gpu.driver_version)
     for reason in (*_compare_toolkit(target.cuda_version, driver), *_compare_ptx(target.ptx_version, driver)):
         if reason.hard and at_least:
             known = _format_version(driver)
-            message = f"it needs more than CUDA {known}, and the CUDA version of driver {gpu.driver_version} is unknown"
+            message = f"the cache needs more than CUDA {known}, but the CUDA of driver {gpu.driver_version} is unknown"
             yield CompatibilityReason(ReasonCode.DRIVER_UNKNOWN, message)
         else:
             yield reason
@@ -220,12 +222,12 @@ def _compare_ptx(ptx_version: int | None, driver: Version) -> Iterator[Compatibi
     if loads is None:
         yield CompatibilityReason(
             ReasonCode.DRIVER_UNKNOWN,
-            f"it needs PTX ISA {needed}, and the PTX ISA of CUDA {_format_version(driver)} is unknown",
+            f"the cache needs PTX ISA {needed}, but the PTX ISA of CUDA {_format_version(driver)} is unknown",
         )
     elif not loads:
         yield CompatibilityReason(
             ReasonCode.PTX_TOO_NEW,
-            f"it needs PTX ISA {needed}, newer than the driver's CUDA {_format_version(driver)}",
+            f"the cache needs PTX ISA {needed}, but the driver supports only CUDA {_format_version(driver)}",
             hard=True,
         )
 
@@ -236,13 +238,14 @@ def _compare_toolkit(cuda_version: str | None, driver: Version) -> Iterator[Comp
     toolkit = parse_version(cuda_version)
     if toolkit is None:
         yield CompatibilityReason(
-            ReasonCode.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is not a version"
+            ReasonCode.UNKNOWN_TARGET,
+            f"the image states the CUDA toolkit {cuda_version!r}, which is not a valid version",
         )
     elif toolkit[0] > driver[0]:
         # Drivers load kernels from newer toolkits with the same major version.
         yield CompatibilityReason(
             ReasonCode.TOOLKIT_MISMATCH,
-            f"it was compiled with CUDA {cuda_version}, and the driver supports CUDA {_format_version(driver)}",
+            f"the cache was compiled with CUDA {cuda_version}, but the driver supports CUDA {_format_version(driver)}",
             hard=True,
         )
 

@@ -37,14 +37,14 @@ _KINDS = {
 
 
 class Pieces:
-    """A stream of pieces, read in the sizes that a reader requests. If one piece is enough, it is not copied."""
+    """A stream that arrives in pieces and is read in requested sizes; `read_some` returns views without copying."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
     def read_some(self, at_most: int) -> memoryview:
-        """Return from one to `at_most` next bytes; empty at the end of the stream."""
+        """Return at least one and at most `at_most` bytes; empty at the end of the stream."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -88,12 +88,12 @@ class ArchiveEntry:
 
 
 def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
-    """Yield the entries of an archive; the caller must take the `size` bytes of each from `pieces` before the next one.
+    """Yield the entries of an archive; the caller must read the `size` bytes of each entry before the next iteration.
 
-    The stream is read past the end of the archive to its own end, so that all of it is verified.
+    The stream is read to its end, beyond the end of the archive, so that all bytes are verified.
 
     Raises:
-        CacheError: the stream is not an archive, is truncated, or has an entry that is neither file nor folder.
+        CacheError: the stream is not an archive, is truncated, or has an entry that is neither a file nor a folder.
     """
     extended: dict[str, str] = {}
     headers = 0
@@ -123,11 +123,11 @@ def _check_end(pieces: Pieces) -> None:
 
 
 def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[ArchiveEntry]:
-    # An empty record cancels earlier records.
+    # A record with an empty value cancels earlier records with the same key.
     name = extended.get("path") or info.name
     quoted = ascii(name[:_MAX_NAME_CHARACTERS])
     if any(key.startswith("GNU.sparse") for key in extended):
-        raise CacheError(f"the archive has {quoted}, a sparse file")
+        raise CacheError(f"the archive contains {quoted}, a sparse file")
     size = _parse_size(extended["size"], quoted) if extended.get("size") else info.size
     if info.type == tarfile.DIRTYPE:
         yield ArchiveEntry(name, 0, is_folder=True)
@@ -139,7 +139,7 @@ def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str])
             next_step="build the image again from the folder of the cache",
         )
     if size < 0:
-        raise CacheError(f"the archive has {quoted} with a negative size")
+        raise CacheError(f"the archive contains {quoted} with a negative size")
     yield ArchiveEntry(name, size, is_folder=False, modified=_read_time(info, extended))
     pieces.read_exactly(-size % _BLOCK)
 
@@ -152,7 +152,7 @@ def _read_time(info: tarfile.TarInfo, extended: dict[str, str]) -> int:
 
 def _parse_size(text: str, quoted: str) -> int:
     if not _SIZE.fullmatch(text):
-        raise CacheError(f"the archive has {quoted} with an invalid size")
+        raise CacheError(f"the archive contains {quoted} with an invalid size")
     return int(text)
 
 
@@ -172,14 +172,17 @@ def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _parse_records(content: bytes) -> dict[str, str]:
-    """Return the records of an extended header: length, key=value and a line feed; the length includes all three."""
+    """Parse the records of an extended header: a length, a space, `key=value` and a line feed.
+
+    The length is that of the whole record.
+    """
     found = {}
     start = 0
     while start < len(content):
         match = _RECORD.match(content, start)
         end = start + int(match[1]) if match else 0
         if match is None or not match.end() < end <= len(content) or content[end - 1] != _LINE_FEED:
-            raise CacheError("an archive has an extended header that cannot be read")
+            raise CacheError("an archive has an invalid extended header")
         name, value = _decode_text(match[2]), content[match.end() : end - 1]
         if name in {"path", "size", "linkpath", "mtime"} or name.startswith("GNU.sparse"):
             found[name] = _decode_text(value)
@@ -191,4 +194,4 @@ def _decode_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as exc:
-        raise CacheError("an archive has a name that is not UTF-8") from exc
+        raise CacheError("an archive contains a name that is not UTF-8") from exc

@@ -1,4 +1,4 @@
-"""Assembly of unpacked layers into one cache, whose files name the paths at which workloads mount them."""
+"""Assembly of unpacked layers into one cache, whose files contain the paths at which workloads mount them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer])
     """Assemble a cache from its unpacked layers, below the partial folder of its place.
 
     Args:
-        labels: the labels of the image; its folder that contains the cache is named after the format.
+        labels: the labels of the image; their format determines the name of the folder that contains the cache.
         place: the place of the cache.
         layers: the layers, the lowest one first.
 
@@ -38,14 +38,13 @@ def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer])
         The content of the cache's files, by path below the cache.
 
     Raises:
-        CacheError: the layers conflict or contain no cache, or a file that names other files lacks the format of
-            its framework.
-        OSError: the disk is full, or cannot be written.
+        CacheError: the layers conflict or contain no cache, or a file with paths of other files has an invalid format.
+        OSError: the disk is full or not writable.
     """
     tree = _merge([each.tree for each in layers])
     cache = tree / f"io.{labels.format}.cache"
     if not cache.is_dir():
-        raise CacheError(f"the image has no folder {cache.name}, although its labels name this format")
+        raise CacheError(f"the image has no folder {cache.name}, although its labels state this format")
     manifest = tree / f"io.{labels.format}.manifest" / "manifest.json"
     if manifest.is_file():
         manifest.rename(place.partial / MANIFEST)
@@ -64,7 +63,7 @@ def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer])
 
 
 def _merge(trees: list[Path]) -> Path:
-    """Move the files of later trees into the first tree, replacing its files, and return it."""
+    """Move the files of later trees into the first tree, replacing existing files, and return the first tree."""
     if not trees:
         raise CacheError("the image has no layers")
     first, *later = trees
@@ -83,13 +82,13 @@ def _merge(trees: list[Path]) -> Path:
 
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
-    """Rewrite the files that name other files, so that they contain the workload's paths; return their new content."""
+    """Rewrite files that contain paths of other files to the paths in the workload; return their new content."""
     contents = {}
     moved = MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):
         for path in (Path(folder) / name for name in names):
             within = path.relative_to(cache).as_posix()
-            # Only vLLM writes a list with this name; another format may have an unrelated file.
+            # Only vLLM writes a list with this name; a cache of another format may have an unrelated file.
             if moved.concerns(within) and (labels.format == VLLM or path.name != INDEX_NAME):
                 with path.open("rb") as file:
                     document = file.read(MOST_READ)

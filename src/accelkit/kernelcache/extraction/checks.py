@@ -1,4 +1,4 @@
-"""Checks of an image before its layers are fetched, in addition to its signatures: format, cards, size."""
+"""Checks of an image before its layers are fetched, in addition to its signatures: format, cards and size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_imag
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import Signature
 
-# How far the files of an image may exceed the size in its label, to allow for the manifest and for rounding.
+# Margin by which the files of an image may exceed the size in its label, for the manifest and for rounding.
 _SLACK_BYTES = 16 << 20
 _SLACK_SHARE = 100
 # Overhead of one file in an archive: its header, a long name, and padding.
@@ -23,7 +23,7 @@ _HEADER_BYTES = 2048
 async def check_image(
     client: RegistryClient, request: ExtractionRequest, raw: RawManifest
 ) -> tuple[CacheImage, CompatibilityVerdicts | None]:
-    """Return the image with its labels, and the verdicts on the node's cards.
+    """Check the format of an image and the node's cards; return the image with its labels, and the verdicts.
 
     Raises:
         CacheError: the image is not a cache image, or fits no card of the node.
@@ -33,8 +33,8 @@ async def check_image(
     # The format comes from the labels of the image and becomes part of paths.
     if image.labels.format not in FORMATS:
         raise CacheError(
-            f"{image.reference} has a cache of the format {image.labels.format!a}, which is not supported",
-            next_step="use a release of accelkit that supports it",
+            f"{image.reference} has a cache of the unsupported format {image.labels.format!a}",
+            next_step="use a release of accelkit that supports this format",
         )
     return image, require_fit(image.labels, request.node)
 
@@ -58,7 +58,7 @@ def require_fit(labels: ImageLabels, node: NodeFacts | None) -> CompatibilityVer
 
 
 def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
-    """Return the limits on an image's files, which also must not exceed the size that the image states.
+    """Return the limits on an image's files, lowered to the size that the image states plus a margin.
 
     Raises:
         CacheError: the size that the image states exceeds the limits.
@@ -68,7 +68,7 @@ def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
     largest = max(packed - limits.files * _HEADER_BYTES, image.labels.size_bytes or 0)
     if largest > limits.total_bytes:
         raise CacheError(
-            f"the image states a size of {largest} bytes; {limits.total_bytes} are allowed",
+            f"the image states a size of {largest} bytes; at most {limits.total_bytes} are allowed",
             next_step="check who built the image, and raise the limit if the size is correct",
         )
     if image.labels.size_bytes is None:
@@ -78,5 +78,5 @@ def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
 
 
 def describe_signers(signatures: Iterable[Signature]) -> tuple[str, ...]:
-    """Return the signers as texts for users."""
+    """Return a description of each signer for users."""
     return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)

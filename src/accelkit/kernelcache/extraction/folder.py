@@ -1,16 +1,16 @@
 """Folders of extracted caches: one for each digest, either complete or missing.
 
-    DIR/.sha256-<hex>.lock            locked by the process that extracts; exists while it runs or the folder exists
-    DIR/.sha256-<hex>.partial/        an unfinished extraction; remains only after a kill, until the next extraction
-    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; same lifetime
+    DIR/.sha256-<hex>.lock            lock of the extracting process; deleted after it if the folder does not exist
+    DIR/.sha256-<hex>.partial/        an unfinished extraction; if the process is killed, kept until the next one
+    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; kept as long
     DIR/sha256-<hex>/cache/           the files of the framework
     DIR/sha256-<hex>/manifest.json    the image's manifest of these files, if it has one
     DIR/sha256-<hex>/complete.json    the completion record
     DIR/sha256-<hex>/signatures.json  the signatures, so that they can be verified against other policies
 
 A cache that workloads mount at a path other than this folder gets a separate folder, because its group files contain
-that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, so an attacker can find a second
-path with the same digits.
+that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, for which an attacker can find a
+second path with the same digits.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Place:
         """Return the place below a base folder; without a mount path, workloads use the folder itself.
 
         Raises:
-            CacheError: the mount path is not absolute and plain.
+            CacheError: the mount path is relative, or contains `.`, `..` or unprintable characters.
         """
         name = digest.replace(":", "-")
         if mount_path is None:
@@ -90,10 +90,10 @@ class Place:
 
         Args:
             record: the record of the cache.
-            protected: whether to protect its files first, because a process may have them open once they are visible.
+            protected: whether to protect its files first, because a process may open them as soon as they are visible.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: the disk is full or not writable.
         """
         write_record(self.partial, record)
         if protected:
@@ -109,7 +109,7 @@ class Place:
         """Replace the record of a complete cache; its files do not change, because workloads may use them.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: the disk is full or not writable.
         """
         if record != read_record(self.folder):
             write_record(self.folder, record)
@@ -124,7 +124,7 @@ class Place:
             delete_tree(path)
 
     def clear_abandoned(self) -> None:
-        """Delete the folders that killed extractions left in the same base folder; their locks are free.
+        """Delete unlocked folders that killed extractions left in the same base folder.
 
         Raises:
             OSError: a folder cannot be deleted.
@@ -139,14 +139,14 @@ class Place:
 
 
 def hash_path(mount_path: str) -> str:
-    """Return the hash of a normalized mount path; the name of its folder ends in the first digits."""
+    """Return the hash of a normalized mount path; the folder's name ends in its first digits."""
     return hashlib.sha256(mount_path.encode()).hexdigest()
 
 
 def find_other(place: Place) -> CompletionRecord | None:
-    """Return the record of a complete cache for another mount path that occupies a place; None if there is none.
+    """Return the record of a complete cache for another mount path at this place; None if there is no such cache.
 
-    A folder without a mount path in its name may have been moved, so that it can be replaced.
+    A folder without a mount path in its name may have been moved, so it can be replaced.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path == place.mount_path or place.folder.name == place.digest.replace(":", "-"):
@@ -183,7 +183,7 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
     """Hold the lock of a place; the kernel releases it when the process ends, for any reason.
 
     Raises:
-        CacheError: another process holds the lock for longer than `seconds`, or the folder cannot be written.
+        CacheError: another process holds the lock for longer than `seconds`, or the folder is not writable.
     """
     try:
         place.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -191,12 +191,12 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
         while (file := _take_lock(place.lock)) is None:
             if asyncio.get_running_loop().time() > deadline:
                 raise CacheError(
-                    f"another process has been extracting {place.folder.name} for more than {seconds:.0f} s",
-                    next_step=f"wait, or find the process that locks {place.lock}",
+                    f"cannot extract {place.folder.name}: another process has locked it for more than {seconds:.0f} s",
+                    next_step=f"wait, or find the process that holds the lock on {place.lock}",
                 )
             await asyncio.sleep(_LOCK_POLL_SECONDS)
     except OSError as exc:
-        raise CacheError(f"{place.folder.parent} cannot be written: {exc.strerror}") from exc
+        raise CacheError(f"cannot write to {place.folder.parent}: {exc.strerror}") from exc
     try:
         yield
     finally:
@@ -204,7 +204,7 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
 
 
 def _take_lock(path: Path) -> int | None:
-    """Lock a file, creating it if it is missing, and return it; None if another process holds the lock."""
+    """Lock a file, after creating it if necessary; return its descriptor, or None if another process holds the lock."""
     while True:
         file = os.open(path, _LOCK_FLAGS, _LOCK_MODE)
         try:
@@ -224,7 +224,7 @@ def _take_lock(path: Path) -> int | None:
 
 
 def _release_lock(place: Place, file: int) -> None:
-    # Without a folder, the lock file has no use, and users who choose mount paths could fill the disk with lock files.
+    # The lock file of a missing folder is useless, and users could choose many mount paths to fill the disk with them.
     with contextlib.suppress(OSError):
         if not os.path.lexists(place.folder):
             place.lock.unlink()

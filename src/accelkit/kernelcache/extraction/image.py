@@ -35,17 +35,19 @@ from accelkit.kernelcache.signatures import verify_image
 from accelkit.kernelcache.signatures.image import Verification
 
 _PARALLEL_LAYERS = 3
-_FREE_SPACE = "free some space, or extract to another disk"
+_FREE_SPACE = "free disk space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, request: ExtractionRequest) -> ExtractionResult:
-    """Extract a cache image, once per digest and mount path; a repeated call only verifies it again, if at all.
+    """Extract a cache image once per digest and mount path; a repeated call only verifies it again if required.
+
+    If the call fails, no part of the cache is visible.
 
     Raises:
-        UnverifiedError: its signatures do not satisfy the policies; nothing was written.
+        UnverifiedError: the signatures of the image do not satisfy the policies; nothing was written.
         CacheError: the image is not a cache image, fits no card of the node or has invalid content, or the disk is
-            full; nothing of it is visible.
-        RegistryError: the registry failed; nothing of the image is visible.
+            full.
+        RegistryError: the registry failed.
     """
     if request.image.digest and (found := await _find_completed(request, request.image.digest)) is not None:
         return found
@@ -59,7 +61,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
     checked = None if await asyncio.to_thread(read_completed, place) else await check_image(client, request, raw)
     async with lock_place(place, request.lock_seconds):
         try:
-            # The cache existed before, or another process extracted it while this one waited for the lock.
+            # The cache existed before, or another process extracted it while this process waited for the lock.
             if (present := await asyncio.to_thread(read_completed, place)) is not None:
                 record = _renew_record(present, request, verification)
                 await run_to_completion(lambda: _write_renewed(place, record, verification))
@@ -76,7 +78,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
 def _renew_record(
     record: CompletionRecord, request: ExtractionRequest, verification: Verification | None
 ) -> CompletionRecord:
-    """Return the record of a cache with the result of this verification; without policies, it does not change."""
+    """Return the record of a cache with the result of this verification; without policies, return it unchanged."""
     if verification is None:
         return record
     return msgspec.structs.replace(
@@ -95,7 +97,7 @@ def _write_renewed(place: Place, record: CompletionRecord, verification: Verific
 
 
 def _tidy(place: Place) -> None:
-    # A leftover that cannot currently be deleted does no harm. The next extraction reports the error if it persists.
+    # A leftover that cannot be deleted is harmless. The next extraction reports the error if it persists.
     with contextlib.suppress(OSError):
         place.clear_leftovers()
         place.clear_abandoned()
@@ -137,7 +139,7 @@ async def _find_completed(request: ExtractionRequest, digest: str) -> Extraction
 async def _renew(
     place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
 ) -> ExtractionResult | None:
-    """Return a cache after its record is updated; None if the cache was deleted in the meantime."""
+    """Update the record of a cache, and return the cache; None if the cache was deleted in the meantime."""
     if judged != record:
         async with lock_place(place, request.lock_seconds):
             if await asyncio.to_thread(read_completed, place) is None:
@@ -150,7 +152,7 @@ async def _renew(
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
-    """Return a complete cache. Another node may have extracted it, so check this node's cards and CPU too."""
+    """Check this node's cards and CPU, because another node may have extracted the cache, and return the cache."""
     own = read_host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
@@ -200,7 +202,7 @@ async def _extract(
 
 
 def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
-    """Return labels with the variables from the files, because images from other builders lack them in their labels."""
+    """Return the labels, with variables from the files if they are missing, as in images from other builders."""
     if labels.variables or labels.format != VLLM:
         return labels
     return msgspec.structs.replace(labels, variables=read_variables(cache))
@@ -213,7 +215,7 @@ def _check_free_space(place: Place, image: CacheImage) -> None:
     free = disk.f_bavail * disk.f_frsize
     if needed > free:
         raise CacheError(
-            f"{place.folder.parent} has {free} bytes left, but the cache needs {needed}", next_step=_FREE_SPACE
+            f"{place.folder.parent} has {free} bytes free, but the cache needs {needed}", next_step=_FREE_SPACE
         )
 
 
@@ -245,7 +247,7 @@ async def _unpack_layers(
 def _convert_disk_error(exc: OSError, place: Place) -> CacheError:
     if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
         return CacheError(
-            f"the disk of {place.folder.parent} is full; nothing of the cache was kept",
+            f"the disk of {place.folder.parent} is full; no part of the cache was kept",
             next_step=_FREE_SPACE,
         )
-    return CacheError(f"{place.folder.parent} cannot be written: {exc.strerror or exc}")
+    return CacheError(f"cannot write to {place.folder.parent}: {exc.strerror or exc}")

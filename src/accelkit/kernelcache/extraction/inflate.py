@@ -12,7 +12,7 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.oci.documents import LAYER_COMPRESSION
 
 PIECE_BYTES = 1 << 20
-# The largest window that `zstd --long` uses by default; reading reserves memory of this size.
+# The largest window that `zstd --long` uses by default; the decoder allocates memory of this size.
 _MAX_ZSTD_WINDOW = 1 << 27
 # The type stubs declare the class as an instance.
 _ISAL_ERROR = cast("type[Exception]", igzip_lib.IsalError)
@@ -30,7 +30,7 @@ def decompress(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
     """
     compression = LAYER_COMPRESSION.get(media_type)
     if compression is None:
-        raise CacheError(f"layers of the type {media_type} cannot be read")
+        raise CacheError(f"cannot read a layer of the unsupported type {media_type}")
     try:
         if compression == "gzip":
             yield from _gunzip(chunks)
@@ -39,7 +39,7 @@ def decompress(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
         else:
             yield from _slice(chunks)
     except (_ISAL_ERROR, zstandard.ZstdError, EOFError) as exc:
-        raise CacheError(f"a layer cannot be decompressed: {exc}") from exc
+        raise CacheError(f"cannot decompress a layer: {exc}") from exc
 
 
 def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -63,7 +63,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Source:
-    """Chunks, wrapped in an object that has a `read` method."""
+    """A file-like object that reads from an iterable of chunks."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

@@ -1,7 +1,7 @@
 """Signatures that are kept with an extracted cache, to verify it against other policies without a registry.
 
-They need no protection, because they are verified each time like those from a registry, and are valid for one digest
-only.
+They need no protection, because they are verified before each use, like signatures from a registry, and are valid for
+one digest only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from accelkit.kernelcache.signatures.evidence import SignatureMaterial
 from accelkit.kernelcache.signatures.image import judge_material
 
 SIGNATURES = "signatures.json"
-# The limit for all signatures of a cache; larger sets are not kept, in which case the registry is required.
+# The limit for all signatures of a cache. Larger sets are not kept; their verification requires the registry.
 MAX_KEPT_BYTES = 8 << 20
 _MODE = 0o644
 _decoder = msgspec.json.Decoder(tuple[SignatureMaterial, ...])
@@ -31,7 +31,7 @@ def keep_signatures(folder: Path, material: Sequence[SignatureMaterial]) -> None
     """Write or replace the signatures in the folder of a cache, in one step.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: the disk is full or not writable.
     """
     content = msgspec.json.encode(material)
     if len(content) > MAX_KEPT_BYTES:
@@ -67,7 +67,7 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
         ago.
 
     Raises:
-        UnverifiedError: these signatures do not satisfy the policies. The registry may have newer signatures.
+        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have newer signatures.
     """
     policies = request.policies
     if policies is None:
@@ -91,7 +91,7 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
 async def find_accepted(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
     """Return the updated record if the policies accept the cache without the registry; None if they do not.
 
-    Kept signatures that do not satisfy the policies give no verdict, because the registry may have newer signatures.
+    If the kept signatures do not satisfy the policies, there is no verdict, because the registry may have newer ones.
     """
     if request.accepts(record):
         return record

@@ -1,4 +1,4 @@
-"""Preview of an extraction: the checks that precede the fetch of the layers, without writing."""
+"""Preview of an extraction: the checks before the layers are fetched, without writing to the disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Preview:
         place: the place of the cache.
         image: the reference with the digest.
         format: the format of the cache.
-        signatures: the signers, as texts for users.
+        signatures: a description of each signer for users.
         present: the record of the cache if it already exists; None if it would be extracted.
         verdicts: the verdicts on the node's cards, as in an extraction.
     """
@@ -38,7 +38,7 @@ class Preview:
 
 
 async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
-    """Verify and check an image as an extraction does, but without writing.
+    """Verify and check an image as an extraction does, but without writing to the disk.
 
     Only an extraction detects damaged layers and a full disk.
 

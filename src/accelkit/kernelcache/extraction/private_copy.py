@@ -1,7 +1,7 @@
-"""Private copy of an extracted cache: a folder of one pod, in which the workload may write.
+"""Private copy of an extracted cache: a folder of one pod to which the workload may write.
 
-The source is mounted read-only, so it does not change during the copy. A marker states that the copy is complete. From
-then on, the copy keeps the changes that the workload makes, even if the containers of its pod restart.
+The source is mounted read-only, so it does not change during the copy. A marker states that the copy is complete. After
+that, the copy keeps the changes of the workload, even if the containers of the pod restart.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 MARKER: Final = ".accelkit-private-copy.json"
 _BEGUN: Final = ".accelkit-private-copy.begun"
 _VERSION: Final = 1
-# Only this pod mounts the folder, and its containers may run as any user, which is unknown here.
+# Only this pod mounts the folder. The users of its containers are unknown.
 _FILE_MODE, _FOLDER_MODE = 0o666, 0o777
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# FICLONE from linux/fs.h: source and copy share their blocks until one of the two is written.
+# FICLONE from linux/fs.h: the source and the copy share their blocks until one of them is modified.
 _SHARE_BLOCKS: Final = 0x40049409
 _PART_BYTES: Final = 64 << 20
 _BUFFER_BYTES: Final = 1 << 20
@@ -57,7 +57,7 @@ class PrivateCopy(msgspec.Struct, frozen=True):
         files: the number of copied files.
         size_bytes: the size of the copied files.
         skipped: the number of links, devices and other entries that were not copied.
-        mount_path: the path to which files that name other files were rewritten; empty if they were not rewritten.
+        mount_path: the mount path that was written into files with paths of other files; empty if none was written.
         version: the version of the format of this record.
     """
 
@@ -86,24 +86,24 @@ def make_private_copy(
 
     Args:
         source: the root of the cache.
-        target: an empty folder, or one with an unfinished or complete copy that this function made.
-        moved: the path at which the workload mounts the copy; None to copy files that name other files unchanged.
+        target: an empty folder, or a folder with an unfinished or complete copy from an earlier call.
+        moved: the path at which the workload mounts the copy; None to copy all files unchanged.
         seconds: the time limit.
 
     Returns:
-        The record of the copy, whether made now or earlier; None if the workload has denied access to the complete
+        The record of the copy, from this or an earlier call; None if the workload has denied access to the complete
         copy.
 
     Raises:
         CacheError: the source is not a folder, the target has other content or too little space, the copy took too
-            long, or a file that names other files cannot be rewritten.
-        OSError: the disk is full, or cannot be written.
+            long, or a file with paths of other files cannot be rewritten.
+        OSError: the disk is full or not writable.
     """
     try:
         if (done := _read_marker(target)) is not None:
             return done
     except PermissionError:
-        # All users of the pod may access the folder until one of them denies it, for example by `chmod -R`.
+        # All users of the pod may access the folder until a container denies access, for example with `chmod -R`.
         return None
     deadline = time.monotonic() + seconds
     if not source.is_dir() or not target.is_dir():
@@ -222,7 +222,9 @@ def _write_all(writing: int, data: bytes) -> None:
 
 def _check_time(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise CacheError("the copy took too long", next_step="check the node's disk, or increase --seconds")
+        raise CacheError(
+            "cannot copy the cache within the time limit", next_step="check the node's disk, or increase --seconds"
+        )
 
 
 def _check_free_space(target: Path, size: int) -> None:
@@ -230,8 +232,8 @@ def _check_free_space(target: Path, size: int) -> None:
     free = disk.f_bavail * disk.f_frsize
     if free < size + _RESERVE_BYTES:
         raise CacheError(
-            f"the copy needs {size} bytes, but {target} has {free} free",
-            next_step="free some space on the disk of the node's pods, or mount the cache read-only without a copy",
+            f"the copy needs {size} bytes, but {target} has {free} bytes free",
+            next_step="free space on the disk that holds the node's pods, or mount the cache read-only without a copy",
         )
 
 
@@ -271,7 +273,7 @@ def _read_marker(target: Path) -> PrivateCopy | None:
 
 
 def _write_marker(target: Path, done: PrivateCopy) -> None:
-    # The marker appears only when the copy is complete; renaming replaces the mark of the unfinished copy with it.
+    # The marker appears only when the copy is complete. Renaming replaces the marker of the unfinished copy.
     (target / _BEGUN).write_bytes(msgspec.json.encode(done))
     (target / _BEGUN).chmod(0o644)
     (target / _BEGUN).rename(target / MARKER)

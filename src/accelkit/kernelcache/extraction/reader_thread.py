@@ -23,7 +23,8 @@ class _AbandonedError(Exception):
 async def run_to_completion(work: Callable[[], _Result]) -> _Result:
     """Run `work` in a separate thread, and return after it has ended, even if the caller is cancelled.
 
-    A thread cannot be cancelled. A caller that cleaned up or released a lock too early would interfere with its writes.
+    A thread cannot be cancelled. If the caller cleaned up or released a lock too early, it would interfere with the
+    writes of the thread.
     """
     with ThreadPoolExecutor(1) as thread:
         working = asyncio.get_running_loop().run_in_executor(thread, work)
@@ -34,13 +35,13 @@ async def run_to_completion(work: Callable[[], _Result]) -> _Result:
 async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
     """Run `work` in a separate thread over chunks that this event loop receives, and return its result.
 
-    It succeeds only if the stream has ended without an error. An error of the stream takes precedence over the error
-    that it causes in `work`. In all cases, the thread has also ended.
+    The call succeeds only if the stream ended without an error. An error of the stream takes precedence over the error
+    that it causes in `work`. The thread has always ended when the call returns.
 
     Raises:
         CacheError: `work` ended before the stream, so the rest of the stream is not verified.
     """
-    # The loop's own threads are few, and they hash the chunks that these threads wait for.
+    # The default executor of the loop has few threads, and these hash the chunks that this thread waits for.
     with ThreadPoolExecutor(1) as thread:
         chunk_queue = _ChunkQueue()
         working = asyncio.get_running_loop().run_in_executor(thread, work, chunk_queue.read_chunks())
@@ -88,7 +89,7 @@ class _ChunkQueue:
         self.ended = False
 
     def read_chunks(self) -> Iterator[bytes]:
-        """Yield chunks to the thread. The wait ends, because the writer always calls `end` or `abandon` last."""
+        """Yield chunks to the thread. The iteration ends, because the writer always calls `end` or `abandon` last."""
         while (chunk := self._chunks.get()) is not None and not self._abandoned:
             self._loop.call_soon_threadsafe(self._space.release)
             yield chunk

@@ -1,4 +1,4 @@
-"""The completion record of an extracted cache, which states that it is complete and which checks it has passed."""
+"""The completion record, which states that an extracted cache is complete and which checks it passed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from accelkit.kernelcache.formats import ImageLabels
 
 VERSION = 1
 RECORD = "complete.json"
-# The folder with the record, in a volume that has one cache at its root; only the process that fills the volume uses
-# its locks.
+# The folder with the record in a volume that has one cache at its root. Only the process that fills the volume uses the
+# locks in this folder.
 HIDDEN = ".accelkit"
 _MAX_RECORD_BYTES = 1 << 20
 _RECORD_MODE = 0o644
@@ -21,7 +21,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that a cache was extracted completely, with the checks that it passed.
+    """The record of a complete extraction, with the checks that the cache passed.
 
     Attributes:
         image: the reference with the digest, as it was last verified.
@@ -31,7 +31,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
         size_bytes: the size of the files.
         policy_digest: the digest of the signer policies that the image satisfied under this name; empty if no signature
             was required.
-        signatures: the signers, as texts for users.
+        signatures: a description of each signer for users.
         extracted_at: the time of the extraction, RFC 3339.
         verified_at: the last time at which its signatures were fetched, RFC 3339; empty if no signature was required.
         labels: the labels of the image, so that the cache can be checked for cards without the image.
@@ -57,7 +57,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-# Created at import, because msgspec prepares a type at its first use and crashes if two threads do so at the same time.
+# Created at import, because msgspec prepares a type at its first use and crashes if two threads do so concurrently.
 _record = msgspec.json.Decoder(CompletionRecord)
 
 
@@ -75,7 +75,7 @@ def write_record(folder: Path, record: CompletionRecord) -> None:
     """Write or replace the record in a folder, in one step.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: the disk is full or not writable.
     """
     new = folder / f".{RECORD}.new"
     with new.open("wb") as file:
@@ -87,7 +87,7 @@ def write_record(folder: Path, record: CompletionRecord) -> None:
 
 
 def is_whole(record: CompletionRecord, cache: Path) -> bool:
-    """Return whether a recorded cache has lost no files since its extraction.
+    """Return whether all files of a recorded cache still exist.
 
     Extraction does not sync the files to the disk, because that would take longer than all other steps. After a power
     failure, files can be empty although the record exists. Therefore the record is trusted until the next boot, and
@@ -106,7 +106,7 @@ def measure(cache: Path) -> tuple[int, int]:
 
 
 def format_time(moment: datetime) -> str:
-    """Return a moment as RFC 3339, in whole seconds."""
+    """Return a time in the format of RFC 3339, in whole seconds."""
     return moment.isoformat(timespec="seconds")
 
 

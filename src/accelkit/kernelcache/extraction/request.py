@@ -24,7 +24,7 @@ class ExtractionResult:
     Attributes:
         place: the place of the cache.
         record: the record of its extraction and its checks.
-        fresh: whether it was extracted now; False if it existed before.
+        fresh: whether this call extracted it; False if it existed before.
         verdicts: the verdicts on the node's cards; None if no cards were given.
     """
 
@@ -45,13 +45,13 @@ class ExtractionRequest:
         namespace: the namespace for which the policies are selected; None for no particular namespace.
         mount_path: the path at which workloads mount the cache; None for the path of its folder.
         limits: the limits on its size.
-        node: the cards on which it must run; None to extract it for any cards.
+        node: the node whose cards it must fit; None to extract it for any cards.
         clock: returns the current time.
         lock_seconds: the longest wait for another process that extracts the same image.
-        protect: whether the files are protected against writes before they are visible, if the file system and the
-            capabilities of the process allow it; otherwise only `is_protected` reports that they are not.
-        verdict_ttl_seconds: the longest time for which an earlier verification is accepted, in addition to the limit of
-            the policies; None for the limit of the policies only.
+        protect: whether to protect the files against writes before they are visible. If the file system or a missing
+            capability prevents this, the extraction succeeds, and only `is_protected` reports the missing protection.
+        verdict_ttl_seconds: the maximum age of an accepted verification, in addition to the limit of the policies; None
+            for the limit of the policies only.
     """
 
     image: Reference

@@ -46,14 +46,15 @@ def normalize_path(name: str) -> str:
         return ""
     parts = path.split("/")
     if name.startswith("/") or ".." in parts or "" in parts or "." in parts:
-        raise CacheError(f"the archive has the path {_abbreviate(name)}, which points outside of it")
+        raise CacheError(f"the archive contains the path {_abbreviate(name)}, which points outside the archive")
     if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
-        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is not a plain path")
+        raise CacheError(f"the archive contains the path {_abbreviate(name)}, which is not a plain path")
     if len(parts) > MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
-        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is too deep or too long")
+        raise CacheError(f"the archive contains the path {_abbreviate(name)}, which is too deep or too long")
     if any(each.startswith(_WHITEOUT) for each in parts):
         raise CacheError(
-            f"the archive has the whiteout {_abbreviate(name)}", next_step="build the image with one squashed layer"
+            f"the archive contains the whiteout {_abbreviate(name)}",
+            next_step="build the image with one squashed layer",
         )
     return path
 

@@ -1,4 +1,4 @@
-"""Unpacking of a layer into one folder, without writes outside of it."""
+"""Unpacking of a layer into one folder, without writes outside the folder."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Allowance:
             self.bytes += size
             files, total = self.files, self.bytes
         if size > self._limits.file_bytes:
-            raise CacheError(f"{path} of the image has {size} bytes; a file may have {self._limits.file_bytes}")
+            raise CacheError(f"{path} in the image has {size} bytes; a file may have at most {self._limits.file_bytes}")
         if total > self._limits.total_bytes:
             raise CacheError(
-                f"the image's files have more than {self._limits.total_bytes} bytes",
+                f"the files of the image have more than {self._limits.total_bytes} bytes",
                 next_step="check who built the image, and raise the limit if the size is correct",
             )
         if files > self._limits.files:
@@ -57,8 +57,8 @@ def unpack(
     """Write the entries of one layer that are below certain folders of the archive.
 
     Owners and modes in the archive are ignored: all users can read the files, only the extracting user can write them,
-    and no file is executable or set-uid. Modification times are kept, except those in the future: ninja rebuilds
-    files that are older than their sources, and the sources of FlashInfer are in the image of the workload.
+    and no file is executable or set-uid. Modification times are kept, except times in the future: ninja rebuilds files
+    that are older than their sources, and the sources of FlashInfer are in the image of the workload.
 
     Args:
         chunks: the bytes of the layer as they arrive, still compressed.
@@ -72,7 +72,7 @@ def unpack(
 
     Raises:
         CacheError: the layer cannot be read, or has invalid content.
-        OSError: the disk is full, or cannot be written.
+        OSError: the disk is full or not writable.
     """
     pieces = Pieces(decompress(chunks, media_type))
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -120,7 +120,7 @@ def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: T
     try:
         file = os.open(path, _NEW_FILE, _FILE_MODE, dir_fd=root)
     except FileExistsError as exc:
-        raise CacheError(f"the archive has {path} twice") from exc
+        raise CacheError(f"the archive contains {path} twice") from exc
     size, content = entry.size, StreamHash(hashing, entry.size)
     try:
         # Set the mode regardless of the umask, because other users read the cache.
@@ -128,7 +128,7 @@ def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: T
         while size:
             part = pieces.read_some(min(size, _WRITE_BYTES))
             if not part:
-                raise CacheError(f"the archive is truncated in {path}")
+                raise CacheError(f"the archive is truncated within {path}")
             size -= len(part)
             content.update(part)
             while part:

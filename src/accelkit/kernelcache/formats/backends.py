@@ -1,6 +1,6 @@
 """Compiler backends as data: their names, their cards, and the notation of their architectures.
 
-To add a backend or a card, add an entry to `data/backends.yaml`; no code changes.
+To add a backend or a card, add an entry to `data/backends.yaml`. No code has to change.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_same_architecture(self, built: str, present: str) -> bool:
         """Return whether two architectures, each of which may be written in several ways, are the same.
 
-        The comparison is exact: a cubin may run on a newer minor version, but the key of a cache contains this name, so
-        the cache would never hit.
+        The comparison is exact. A cubin may run on a newer minor version, but the architecture is part of a cache's
+        key, so the cache would never hit.
         """
         if self.architecture_prefix is not None:
             return self._strip_prefix(built) == self._strip_prefix(present)

@@ -58,17 +58,17 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
         entries: the entries of MCV's manifest, in the same order as in the folder.
         targets: the targets, sorted and without duplicates; a cache that does not state its hardware has targets with
             unknown parts.
-        cache_formats: for vLLM, those of `aot_compile`, `binary` and `triton` that exist, in this order.
+        cache_formats: for vLLM, the formats in the cache: `aot_compile`, `binary` or `triton`, in this order.
         hashes: for vLLM, the names of its hash folders, in the order of the entries.
         files: all regular files, relative to the folder, sorted.
         size_bytes: the size of all files.
-        launchers: the native libraries among the files, which run on only one CPU architecture.
+        launchers: the native libraries among the files, which are limited to one CPU architecture.
         cpu_architecture: the CPU of the host that built the launchers, in the values of OCI (`amd64`, `arm64`).
         triton_versions: the versions in the metadata of the kernels; old Triton versions do not write them.
         cuda_versions: the CUDA toolkits of the frameworks that wrote the cache.
         secret_names: variables in the framework's recorded environment that look like secrets and are set. The files
             that contain them are part of the cache, so the publisher must be warned.
-        captured_at: for vLLM, the root path that its files state; empty if they do not state one.
+        captured_at: for vLLM, the root path that its files state; empty if they do not state it.
     """
 
     folder: Path

@@ -24,7 +24,7 @@ class CacheImage:
     """An image of a kernel cache.
 
     Attributes:
-        reference: pinned to the digest of `manifest`, which for an index is the member for this CPU.
+        reference: the reference, pinned to the digest of `manifest`; for an index, to the member for this CPU.
         manifest: the manifest, with at least one layer.
         config: the configuration with the unparsed labels.
         labels: the parsed labels.
@@ -53,7 +53,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
         reference = reference.with_digest(_choose_member(document, reference))
         document = (await client.read_manifest(reference)).decode()
         if isinstance(document, Index):
-            raise CacheError(f"{reference} is an index of indexes", next_step="name the image, or an index of images")
+            raise CacheError(f"{reference} is an index of indexes", next_step="specify an image, or an index of images")
     unknown = [layer.media_type for layer in document.layers if layer.media_type not in LAYER_COMPRESSION]
     if unknown or not document.layers:
         raise CacheError(
@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """Return the digest of the only image in an index, or otherwise of the image for this CPU."""
+    """Return the digest of the only image in an index; if it has several images, that of the image for this CPU."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest
@@ -73,4 +73,4 @@ def _choose_member(index: Index, reference: Reference) -> str:
     for each in members:
         if each.platform is not None and (each.platform.os, each.platform.architecture) == ("linux", own):
             return each.digest
-    raise CacheError(f"{reference} has no image for linux/{own}", next_step="build one for this CPU")
+    raise CacheError(f"{reference} has no image for linux/{own}", next_step="build an image for this CPU")

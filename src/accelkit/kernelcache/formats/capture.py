@@ -1,7 +1,7 @@
-"""The path at which a cache was filled, derived from the files that name other files.
+"""The path at which a cache was filled, derived from files that contain paths of other files.
 
-Labels make workloads mount a cache at this path, and an image volume works at no other path. MCV always writes the same
-path; accelkit writes the path that the files state, if they state one.
+The labels of an image state this path as the mount path for workloads. An image volume works only at this path. MCV
+always writes the same path; accelkit writes the path in the files, if they contain a path.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _groups = msgspec.json.Decoder(_Group)
 
 
 def find_captured_root(tree: Tree) -> str:
-    """Return the root that contained all files that are named by absolute path.
+    """Return the common root of the absolute paths in the files of a cache.
 
-    The result is empty if no file is named, if the files disagree, or if a file cannot be read. Extraction reports the
-    reason.
+    The result is empty if the files contain no paths, if the paths have different roots, or if a file cannot be read.
+    Extraction reports the reason.
     """
     roots = set()
     for path in tree.paths:
@@ -59,7 +59,7 @@ def _list_named(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _find_root(tree: Tree, named: str, folder: str) -> str:
-    """Return the part of a named path before the path in the cache; empty if the cache does not have the file."""
+    """Return the part of a path that precedes the path within the cache; empty if the cache does not have the file."""
     if named.endswith(beside := f"/{folder}/{posixpath.basename(named)}"):
         return named.removesuffix(beside)
     parts = named[1:].split("/")

@@ -54,7 +54,7 @@ def read_cache(
         raise CacheError(
             f"{folder} contains no supported kernel cache: neither {COMPILE_FOLDER}/<hash> with vLLM's compiled"
             " models, nor Triton's <key>/<kernel>.json with a hash, nor Habana's <graph>_<device>_syn<version>.recipe",
-            next_step="name the root of the cache, not a folder above or within it",
+            next_step="specify the root of the cache, not a folder above or within it",
         )
     return cache
 

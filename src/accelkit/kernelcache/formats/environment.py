@@ -1,8 +1,8 @@
 """Redaction of the environment that vLLM records with a compiled model.
 
 Numbers, booleans, nulls and short texts with plain characters (versions, names of modes) are kept. Other texts are
-replaced, because paths and addresses reveal where the model was built. The text of a variable whose name has a word
-like KEY, TOKEN, SECRET or PASSWORD is replaced even if it is plain, and the variable is reported as a secret.
+replaced, because paths and addresses reveal where the model was built. If the name of a variable contains a word such
+as KEY, TOKEN, SECRET or PASSWORD, its text is replaced even if it is plain, and the variable is reported as a secret.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
-# The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
+# The variable for the cache root of a framework, and the value that MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
 TRITON_ROOT: Final = "TRITON_CACHE_DIR"

@@ -1,4 +1,4 @@
-"""Parser for the labels of an image according to MCV's rules; limits each value, because labels are untrusted."""
+"""Parser for the labels of an image by MCV's rules, with limits on all values, because labels are untrusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPES: Final = {
 
 
 class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of a cache that its image states; None and empty values mean that it does not state them.
+    """Properties of a cache that its image states; None or an empty value means that the image does not state it.
 
     Attributes:
         format: `triton`, `vllm`, `habana`, or the name of an unsupported format.
@@ -89,7 +89,7 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     cache_labels = {name: text for name, text in labels.items() if _is_cache_label(name)}
     for name, text in cache_labels.items():
         if len(text.encode(errors="surrogatepass")) > MAX_LABEL_BYTES:
-            raise CacheError(f"label {name[:80]} is longer than {MAX_LABEL_BYTES} bytes")
+            raise CacheError(f"the label {name[:80]} is longer than {MAX_LABEL_BYTES} bytes")
     cache_format = _read_format(cache_labels)
     return ImageLabels(
         format=cache_format,
@@ -114,7 +114,7 @@ def _is_cache_label(name: str) -> bool:
 
 
 def _read_format(labels: Mapping[str, str]) -> str:
-    """Return the format that `cache-type` names, or otherwise the format whose summary exists."""
+    """Return the format in the label `cache-type`; without this label, the format for which a summary exists."""
     if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):
@@ -134,10 +134,10 @@ def _read_targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target,
     try:
         summary = _summary.decode(labels[name])
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise CacheError(f"label {name} is not a list of targets: {exc}") from exc
+        raise CacheError(f"the label {name} is not a list of targets: {exc}") from exc
     found = (summary and summary.targets) or []
     if len(found) > MAX_TARGETS:
-        raise CacheError(f"label {name} lists {len(found)} targets, over the limit of {MAX_TARGETS}")
+        raise CacheError(f"the label {name} lists {len(found)} targets; the limit is {MAX_TARGETS}")
     return sort_targets(_convert_target(name, target) for target in found)
 
 
@@ -154,7 +154,7 @@ def _read_oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[T
 
 def _convert_target(name: str, target: _SummaryTarget) -> Target:
     if not target.backend or not 0 <= target.warp_size <= MAX_WARP_SIZE:
-        raise CacheError(f"label {name} has a target without backend, or with a warp size of {target.warp_size}")
+        raise CacheError(f"the label {name} has a target without a backend, or with a warp size of {target.warp_size}")
     return Target(
         _check_word(name, target.backend),
         _read_architecture(name, str(target.arch)),
@@ -165,7 +165,7 @@ def _convert_target(name: str, target: _SummaryTarget) -> Target:
 
 
 def _read_architecture(name: str, text: str) -> str | None:
-    # MCV writes "unknown" and "Unknown architecture" for architectures that its tables do not have.
+    # MCV writes "unknown" and "Unknown architecture" for architectures that are missing in its tables.
     return None if not text or text.lower().startswith("unknown") else _check_word(name, text)
 
 
@@ -178,14 +178,14 @@ def _read_number(labels: Mapping[str, str], name: str) -> int | None:
     if (text := labels.get(name)) is None:
         return None
     if not _NUMBER.fullmatch(text):
-        raise CacheError(f"label {name} is {text[:80]!r}, which is not a number")
+        raise CacheError(f"the label {name} is {text[:80]!r}, which is not a number")
     return int(text)
 
 
 def _read_words(labels: Mapping[str, str], name: str) -> tuple[str, ...]:
     words = [word.strip() for word in labels.get(name, "").split(",")]
     if len(words) > MAX_WORDS:
-        raise CacheError(f"label {name} lists {len(words)} values, over the limit of {MAX_WORDS}")
+        raise CacheError(f"the label {name} lists {len(words)} values; the limit is {MAX_WORDS}")
     return _check_words(name, words)
 
 
@@ -195,5 +195,5 @@ def _check_words(name: str, words: Iterable[str]) -> tuple[str, ...]:
 
 def _check_word(name: str, text: str) -> str:
     if len(text) > MAX_WORD_CHARACTERS or not text.isprintable():
-        raise CacheError(f"label {name} has {text[:80]!r}, which is too long or not printable")
+        raise CacheError(f"the label {name} has {text[:80]!r}, which is too long or not printable")
     return text

@@ -69,14 +69,14 @@ def _write_vllm(cache: Cache) -> dict[str, str]:
 
 
 def _write_variables(cache: Cache) -> str:
-    # A text that does not fit is omitted as a whole, because a part would look complete.
+    # A text that exceeds the limit is omitted, because a truncated text would appear complete.
     variables = collect_variables(cache.entries)
     text = msgspec.json.encode(variables).decode() if variables else ""
     return text if len(text.encode()) <= MAX_LABEL_BYTES else ""
 
 
 def _choose_subpath(cache: Cache) -> str:
-    # Like MCV, only the first hash decides: after compilation ahead of time, no other folder is exposed.
+    # As in MCV, only the first hash decides: after ahead-of-time compilation, no other folder is exposed.
     first = cache.entries[0]
     ahead_of_time = isinstance(first, VllmEntry) and (
         first.cache_format == AOT_COMPILE or any(piece.cache_save_format == MEGA_AOT for piece in first.binary)

@@ -1,8 +1,8 @@
-"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's and accelkit's rules.
+"""Mounts of a cache in a workload, derived from KServe's labels on its image by the rules of MCV and accelkit.
 
-The builder of the image writes the labels, and their values become a pod's environment and mounts. Therefore a variable
-must be one that names a cache folder, because a variable like LD_PRELOAD would run the cache as code, and paths must be
-plain.
+The builder of the image writes the labels, and their values become a pod's environment and mounts. Therefore, only
+variables for cache folders are accepted, because a variable such as LD_PRELOAD would run the cache as code, and paths
+must be plain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
 # The folder of vLLM's root in every image.
 COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
-# The default folder into which vLLM's Triton compiles at run time; it is within the root, so that it is also captured.
+# The default folder for kernels that vLLM's Triton compiles at run time. It is within the root, so it is also captured.
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
 
@@ -66,10 +66,10 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """A mount of a cache's claim in a container, and the variable that points the framework to it.
 
     Attributes:
-        sub_path: the folder of the claim, whose root is that of the cache; empty for the whole claim.
+        sub_path: the folder in the claim, relative to the root of the cache; empty for the whole claim.
         path: the absolute path in the container.
-        variable: the variable to set to `value`; empty if the framework finds the folder without one, or if the image
-            does not state it.
+        variable: the variable to set to `value`; empty if the framework finds the folder without a variable, or if the
+            image does not state the variable.
         value: usually `path`; for Habana followed by settings.
         writable: whether the framework fails if the folder is not writable.
     """
@@ -115,7 +115,7 @@ _extras = msgspec.json.Decoder(list[_Extra])
 
 
 def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
-    """Return the mounts in KServe's labels; None if there are no labels, as for Triton's caches and older images.
+    """Return the mounts in KServe's labels; None without such labels, as for Triton's caches and older images.
 
     Raises:
         CacheError: a variable, path or list in the labels is invalid.
@@ -125,7 +125,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
         return None
     variable, _, value = text.partition("=")
     if variable != root:
-        raise CacheError(f"label {names.ROOT_ENV} sets {variable[:80]!r}, and a {cache_format} cache needs {root}")
+        raise CacheError(f"the label {names.ROOT_ENV} sets {variable[:80]!r}, but a {cache_format} cache needs {root}")
     # Habana's value has settings after the folder.
     folder = value.partition(",")[0] if cache_format == HABANA else value
     sub_path = _check_sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
@@ -150,8 +150,9 @@ def find_capture_path(labels: CaptureLabels) -> str | None:
 def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
     """Return the mounts with which a workload finds a cache.
 
-    The whole root comes first, at `mount_path`, because frameworks keep more in it than the labels name. Trees that
-    were captured next to the root follow, each at its own path, because their files contain that path.
+    The first mount is the whole root at `mount_path`, because frameworks store more files in it than the labels name.
+    The other mounts are trees that were captured next to the root, each at its own path, because their files contain
+    that path.
 
     Args:
         labels: the labels of the image.
@@ -173,7 +174,8 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
 def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
     """Return the trees that were captured next to the root, each with the path at which workloads mount it.
 
-    This is the path of the capture. A tree that was captured within the root moves with the root.
+    This is the path at which the tree was captured. If a tree was captured within the root, its path changes with the
+    path of the root.
     """
     root = find_capture_path(labels)
     return [
@@ -183,7 +185,7 @@ def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]
 
 
 def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
-    """Return the folder of a claim in the layout of images for a sub path that may use MCV's layout.
+    """Translate a subPath that may use MCV's layout to the layout of images.
 
     Newer releases of MCV extract the root into a folder that is named after the last part of its path, next to the
     other trees: `vllm/torch_compile_cache`. Caches of accelkit have the layout of their images, in which the root
@@ -203,8 +205,9 @@ def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str])
 def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     """Return the variables of a container that has the mounts of `list_mounts`.
 
-    For vLLM they include Triton's folder, which vLLM leaves in the home folder. If no tree of it was captured, the
-    variable names a folder within the root, so that a later capture of the root contains the kernels compiled there.
+    For vLLM, they include the variable for Triton's folder, which is in the home folder by default. If no Triton tree
+    was captured, the variable names a folder within the root, so that a later capture of the root contains the kernels
+    that are compiled there.
     """
     mounts = list_mounts(labels, mount_path)
     variables = {each.variable: each.value for each in mounts if each.variable}
@@ -224,20 +227,24 @@ def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:
     try:
         extras = _extras.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise CacheError(f"label {names.MOUNTS} is not a list of mounts: {exc}") from exc
+        raise CacheError(f"the label {names.MOUNTS} is not a list of mounts: {exc}") from exc
     if len(extras) > MAX_EXTRA_MOUNTS:
-        raise CacheError(f"label {names.MOUNTS} lists {len(extras)} mounts, over the limit of {MAX_EXTRA_MOUNTS}")
+        raise CacheError(f"the label {names.MOUNTS} lists {len(extras)} mounts; the limit is {MAX_EXTRA_MOUNTS}")
     sub_paths = {primary}
     paths = {root}
     for extra in extras:
         sub_path = _check_sub_path(names.MOUNTS, extra.sub_path)
         if not sub_path or sub_path in sub_paths:
-            raise CacheError(f"label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or already mounted")
+            raise CacheError(
+                f"the label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or already mounted"
+            )
         if extra.env and not _FOLDER_VARIABLE.fullmatch(extra.env):
-            raise CacheError(f"label {names.MOUNTS} sets {extra.env[:80]!r}, which does not name a cache's folder")
+            raise CacheError(
+                f"the label {names.MOUNTS} sets {extra.env[:80]!r}, which is not a variable for a cache folder"
+            )
         path = _check_path(names.MOUNTS, extra.abs_path)
         if path in paths:
-            raise CacheError(f"label {names.MOUNTS} mounts several folders at {path[:80]!r}")
+            raise CacheError(f"the label {names.MOUNTS} mounts several folders at {path[:80]!r}")
         sub_paths.add(sub_path)
         paths.add(path)
         yield Mount(sub_path, path, extra.env, extra.requires_writable)
@@ -247,13 +254,13 @@ def _check_sub_path(label: str, text: str) -> str:
     """Return a plain relative path, empty for `.`."""
     path = "" if text == "." else text
     if path and not is_plain(path):
-        raise CacheError(f"label {label} has the folder {text[:80]!r}, which is not a plain relative path")
+        raise CacheError(f"the label {label} has the folder {text[:80]!r}, which is not a plain relative path")
     return path
 
 
 def _check_path(label: str, text: str) -> str:
     if not text.startswith("/") or not is_plain(text[1:]):
-        raise CacheError(f"label {label} has the path {text[:80]!r}, which is not a plain absolute path")
+        raise CacheError(f"the label {label} has the path {text[:80]!r}, which is not a plain absolute path")
     return text
 
 

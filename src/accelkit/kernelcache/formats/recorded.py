@@ -1,7 +1,7 @@
 """Variables that vLLM recorded at compilation: if one of them differs, vLLM uses a different hash and misses the cache.
 
-vLLM does not report this miss, so a pod can be warned before it starts. vLLM records only the variables that are part
-of the hash. The path of the model is also part of the hash, but vLLM does not record it.
+vLLM does not report this miss, so accelkit can only warn before the pod starts. vLLM records only the variables that
+are part of the hash. The path of the model is also part of the hash, but vLLM does not record it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 def collect_variables(entries: Iterable[object]) -> dict[str, Value]:
-    """Return the sorted variables on which all compiled pieces of a cache agree, without redacted values."""
+    """Return the sorted variables with the same value in all compiled pieces of a cache, without redacted values."""
     return _agree(piece.env for entry in entries if isinstance(entry, VllmEntry) for piece in entry.binary)
 
 
 def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the variables in the label of an image; none if the label is missing.
+    """Return the variables in the label of an image; an empty dictionary if the label is missing.
 
     Raises:
         CacheError: the label is invalid.
@@ -61,10 +61,12 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
     try:
         read = _variables.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise CacheError(f"label {names.VARIABLES} is not an object of variables: {exc}") from exc
+        raise CacheError(f"the label {names.VARIABLES} is not an object of variables: {exc}") from exc
     invalid = next((name for name in read if not _NAME.fullmatch(name)), None)
     if invalid is not None or len(read) > MAX_VARIABLES:
-        raise CacheError(f"label {names.VARIABLES} has more than {MAX_VARIABLES} variables, or {str(invalid)[:80]!r}")
+        raise CacheError(
+            f"the label {names.VARIABLES} has over {MAX_VARIABLES} variables, or an invalid name: {str(invalid)[:80]!r}"
+        )
     return read
 
 
@@ -101,7 +103,7 @@ def is_counted(name: str) -> bool:
 
 
 def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-    """Return the variables of a container that had a different value when a cache was captured, if that is known."""
+    """Return the variables of a container that are known to differ from those at the capture of a cache."""
     return [name for name, value in own.items() if _differs(recorded.get(name), value)]
 
 
@@ -122,7 +124,7 @@ def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYT
 
 
 def agrees(recorded: str, value: str) -> bool:
-    """Return whether a value equals the recorded one; vLLM reads `True`, `on` and `1` as the same."""
+    """Return whether a value equals the recorded value; vLLM treats `True`, `on` and `1` as equal."""
     return _normalize(recorded) == _normalize(value)
 
 

@@ -58,21 +58,21 @@ class Tree(msgspec.Struct, frozen=True):
         try:
             return (self.folder / path).read_bytes()
         except OSError as exc:
-            raise CacheError(f"{self.folder / path} of the cache cannot be read: {exc.strerror}") from exc
+            raise CacheError(f"cannot read {self.folder / path} of the cache: {exc.strerror}") from exc
 
 
 def list_tree(folder: Path) -> Tree:
     """Return the files of a folder, sorted by path.
 
     Raises:
-        CacheError: the path is not a folder or cannot be read, an entry is neither file nor folder, a name is not
+        CacheError: the path is not a folder or cannot be read, an entry is neither a file nor a folder, a name is not
             printable UTF-8, or a limit is exceeded.
     """
     if not folder.is_dir():
-        raise CacheError(f"{folder} is not a folder", next_step="name the cache folder of the framework")
+        raise CacheError(f"{folder} is not a folder", next_step="specify the cache folder of the framework")
     sizes = dict(_walk(folder, PurePosixPath()))
     if (total := sum(sizes.values())) > MAX_BYTES:
-        raise CacheError(f"the cache in {folder} has {total} bytes, over the limit of {MAX_BYTES}")
+        raise CacheError(f"the cache in {folder} has {total} bytes; the limit is {MAX_BYTES}")
     return Tree(folder, tuple(sorted(sizes)), sizes)
 
 
@@ -104,7 +104,7 @@ def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as exc:
-        raise CacheError(f"{folder} of the cache cannot be read: {exc.strerror}") from exc
+        raise CacheError(f"cannot read {folder} of the cache: {exc.strerror}") from exc
 
 
 def _check_name(entry: os.DirEntry[str]) -> str:

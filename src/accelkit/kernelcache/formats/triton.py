@@ -1,4 +1,4 @@
-"""Triton's cache: one folder per key, with the kernel at all stages of its compilation and `<kernel>.json`."""
+"""Triton's cache: one folder per key, with the kernel at each stage of its compilation and `<kernel>.json`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ prepare(_Metadata)
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel, the path of its metadata, and the Triton version that compiled it; None if it is not recorded."""
+    """A kernel, the path of its metadata, and the Triton version that compiled it; None if this is not recorded."""
 
     path: str
     kernel: Kernel
@@ -48,7 +48,7 @@ class CompiledKernel(msgspec.Struct, frozen=True):
 
 
 def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
-    """Yield the kernels whose metadata are anywhere in a folder of the tree; files without a hash are ignored.
+    """Yield the kernels with metadata at any depth in a folder of the tree; files without a hash are ignored.
 
     Raises:
         CacheError: a file with a hash does not have Triton's metadata format.

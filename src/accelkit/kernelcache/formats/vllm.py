@@ -1,8 +1,8 @@
 """vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`, in three generations.
 
-The oldest one keeps Triton's folders (`triton`), and the next one keeps compiled pieces for each part of the model
-(`binary`). Ahead-of-time compilation writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV, this
-module classifies a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as
+The oldest generation stores Triton's folders (`triton`). The next generation stores compiled pieces for each part of
+the model (`binary`). Ahead-of-time compilation writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV,
+this module classifies a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as
 `aot_compile`.
 """
 
@@ -66,7 +66,7 @@ def is_vllm(tree: Tree) -> bool:
 def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
     """Yield the hash folders with supported content.
 
-    `built_for` is the hardware of entries that do not state it: compiled pieces name at most the backend.
+    `built_for` is the hardware of entries that do not state it: compiled pieces state at most the backend.
 
     Raises:
         CacheError: a file does not have the format that its name implies.
@@ -163,8 +163,8 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
 def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
     """Return the target of compiled pieces.
 
-    Kernels next to them state the whole target. Otherwise, the environment states the backend, and only the builder
-    knows the rest. MCV assumes a T4 or an MI100 in that case; here the architecture stays unknown.
+    Kernels next to the pieces state the whole target. Without kernels, the environment states only the backend, and
+    `built_for` provides the rest. MCV assumes a T4 or an MI100 in that case; accelkit leaves the architecture unknown.
     """
     backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
     for known in (*compiled, *_list_given(built_for)):

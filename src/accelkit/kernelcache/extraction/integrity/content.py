@@ -1,4 +1,4 @@
-"""Digest of the content of an extracted cache, and the check that the content has not changed.
+"""The digest of an extracted cache's content, and the check that the content has not changed.
 
 The digest is the SHA-256 over one entry for each file, sorted by path: the file's SHA-256 in hexadecimal digits, a
 space, its size in decimal digits, a space, its path below the cache, a zero byte. The digest does not include folders,
@@ -23,7 +23,7 @@ from accelkit.kernelcache.extraction.rules import MAX_DEPTH, MAX_PATH_BYTES, Lim
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PART_BYTES: Final = 4 << 20
-# For smaller files, the hand-over to a thread costs more than it saves.
+# For smaller files, passing the data to a thread takes more time than it saves.
 _LARGE_BYTES: Final = 256 << 10
 _MAX_PATH_CHARACTERS: Final = 200
 
@@ -43,12 +43,12 @@ class FileContent:
 
 @dataclass(frozen=True)
 class ContentVerdict:
-    """The result of the check of a cache's content.
+    """The result of checking the content of a cache.
 
     Attributes:
         holds: whether the content is unchanged; None if the record has no digest to compare with.
         difference: the first difference; empty if there is none.
-        digest: the digest of the current content; empty if a difference made its computation unnecessary.
+        digest: the digest of the current content; empty if a difference was found before it was computed.
     """
 
     holds: bool | None
@@ -57,7 +57,7 @@ class ContentVerdict:
 
 
 class StreamHash:
-    """The SHA-256 of a file that is written in parts, computed in a thread parallel to the writer.
+    """The SHA-256 of a file that is written in parts, computed in a thread that runs in parallel with the writer.
 
     Args:
         thread: an executor with one worker.
@@ -70,7 +70,7 @@ class StreamHash:
         self._last: Future[None] | None = None
 
     def update(self, part: memoryview) -> None:
-        """Hash the next part, which must not change; at most one part waits for the thread."""
+        """Submit the next part, which must not change, to the thread after the previous part has been hashed."""
         if self._thread is None:
             self._hash.update(part)
             return
@@ -97,7 +97,7 @@ def digest_contents(contents: Mapping[str, FileContent]) -> str:
 def verify_content(
     cache: Path, record: CompletionRecord, rest: Callable[[float], bool] = lambda _: True
 ) -> ContentVerdict | None:
-    """Compare the content of a cache with its record, file by file; additional files are a difference.
+    """Compare the content of a cache with its record, file by file; additional files count as a difference.
 
     Args:
         cache: the folder with the files of the cache.
@@ -108,7 +108,7 @@ def verify_content(
         The verdict; None if `rest` stopped the check.
 
     Raises:
-        OSError: a file cannot be read, so that the result is unknown.
+        OSError: a file cannot be read, so the result is unknown.
     """
     contents: dict[str, FileContent] = {}
     found = 0
@@ -129,26 +129,28 @@ def verify_content(
     if not record.content_digest:
         return ContentVerdict(None, digest=digest)
     if digest != record.content_digest:
-        return ContentVerdict(holds=False, difference="files have other content or other names", digest=digest)
+        return ContentVerdict(holds=False, difference="files were changed or renamed", digest=digest)
     return ContentVerdict(holds=True, digest=digest)
 
 
 class _DifferenceError(Exception):
-    """The content differs from the extracted content."""
+    """The current content differs from the extracted content."""
 
 
 def _list_files(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
-    """Return paths and sizes of all files, unless they already differ from the record."""
+    """Return the paths and sizes of all files; raise an error if they already differ from the record."""
     found: list[tuple[str, int]] = []
     left, folders = record.size_bytes, 0
     for path, status in _walk(cache):
         is_folder = stat.S_ISDIR(status.st_mode)
         folders += is_folder
         if len(os.fsencode(path)) > MAX_PATH_BYTES or path.count("/") >= MAX_DEPTH or folders > Limits().files:
-            # The kubelet creates missing folders of a mount's subPath for every pod that requests them.
+            # The kubelet creates missing folders of a mount's subPath.
             if is_folder and remove_if_empty(cache, path):
                 continue
-            raise _DifferenceError(f"{_quote(path)} is too deep or one of too many folders for a file of an image")
+            raise _DifferenceError(
+                f"{_quote(path)} exceeds the limits on the depth or the number of folders of an image"
+            )
         if is_folder:
             continue
         if not stat.S_ISREG(status.st_mode):
@@ -192,7 +194,7 @@ def _read(cache: Path, path: str, size: int, rest: Callable[[float], bool]) -> F
             whole.update(part)
             left -= len(part)
             if left < 0 or (left and not part):
-                raise _DifferenceError(f"{_quote(path)} changes its size")
+                raise _DifferenceError(f"the size of {_quote(path)} is changing")
             if not rest(time.monotonic() - began):
                 return None
             if not part:

@@ -1,4 +1,4 @@
-"""Removal of folders that contain only folders, of any depth, even if the path exceeds the limit for system calls."""
+"""Removal of folders that contain only folders, at any depth, even if the path exceeds the limit of system calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def remove_if_empty(root: Path, path: str) -> bool:
     """Remove a folder below a root with all folders in it; return whether it was removed.
 
-    An entry that is not a folder, or that cannot be removed, stays, and folders next to it may also stay.
+    An entry that is not a folder or cannot be removed is kept, and so may be the folders next to it.
     """
     parent, _, name = path.rpartition("/")
     try:
@@ -42,7 +42,7 @@ def remove_if_empty(root: Path, path: str) -> bool:
 
 
 def _empty(folder: int) -> str:
-    """Remove the empty folders in a folder; return one that is not empty.
+    """Remove the empty folders in a folder; return the name of a folder that is not empty, or an empty text.
 
     Raises:
         OSError: an entry is not a folder, or cannot be removed.
@@ -59,7 +59,7 @@ def _empty(folder: int) -> str:
 
 
 def _move(folder: int, name: str) -> int:
-    """Open a folder relative to an open one, close that one, and return the new one."""
+    """Open a folder relative to an open folder, close the open folder, and return the new descriptor."""
     found = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return found

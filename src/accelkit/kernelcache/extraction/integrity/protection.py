@@ -36,7 +36,7 @@ class ProtectionState(StrEnum):
     """Whether a cache is protected, or why it is not.
 
     NOT_PERMITTED: this process lacks CAP_LINUX_IMMUTABLE. NOT_SUPPORTED: the file system does not support the flag.
-    FAILED: the disk failed.
+    FAILED: the disk returned another error.
     """
 
     PROTECTED = "protected"
@@ -47,7 +47,7 @@ class ProtectionState(StrEnum):
 
 @dataclass(frozen=True)
 class Protection:
-    """The result of protecting a cache; if it is not protected, `message` has the cause and the next step."""
+    """The result of protecting a cache; if it is not protected, `message` states the cause and the next step."""
 
     state: ProtectionState
     message: str = ""
@@ -66,7 +66,7 @@ def protect(cache: Path) -> Protection:
             if begun:
                 unprotect(cache)
         except OSError as failed:
-            message = f"{outcome.message}; the protected files cannot be unprotected: {failed}"
+            message = f"{outcome.message}; cannot unprotect the protected files: {failed}"
             return Protection(ProtectionState.FAILED, message)
         return outcome
     return Protection(ProtectionState.PROTECTED)
@@ -83,11 +83,11 @@ def unprotect(tree: Path) -> None:
 
 
 def probe(folder: Path) -> Protection:
-    """Return whether entries of a folder can be protected, tested on a temporary file."""
+    """Return whether files in a folder can be protected, after a test with a temporary file."""
     path = folder / _PROBE
     try:
         if path.exists():
-            # A killed process left the file behind.
+            # The file is left over from a killed process.
             _set_immutable(path, immutable=False)
         os.close(os.open(path, _FILE | os.O_CREAT, 0o600))
         _set_immutable(path, immutable=True)
@@ -127,13 +127,13 @@ def delete_tree(tree: Path) -> None:
         try:
             unprotect(tree)
         except PermissionError as denied:
-            message = "its files are protected; delete it with CAP_LINUX_IMMUTABLE, or after `chattr -R -i`"
+            message = "its files are protected; run as root with CAP_LINUX_IMMUTABLE, or `chattr -R -i` first"
             raise PermissionError(denied.errno, message, str(tree)) from denied
         shutil.rmtree(tree)
 
 
 def _list_upwards(folder: Path) -> Iterator[Path]:
-    """Yield a folder and all entries below it, folders after their entries; links are neither followed nor yielded."""
+    """Yield a folder and all entries below it, folders after their entries, without following or yielding links."""
     for path, folders, names in os.walk(folder, topdown=False, onerror=_raise):
         here = Path(path)
         yield from (here / name for name in names if stat.S_ISREG((here / name).lstat().st_mode))
@@ -172,7 +172,7 @@ def _explain(cache: Path, exc: OSError) -> Protection:
     if exc.errno in _DENIED:
         return Protection(
             ProtectionState.NOT_PERMITTED,
-            "this process may not set the immutable flag; run it as root with the capability LINUX_IMMUTABLE",
+            "the process may not set the immutable flag; run it as root with the capability LINUX_IMMUTABLE",
         )
     if exc.errno in _UNSUPPORTED:
         return Protection(

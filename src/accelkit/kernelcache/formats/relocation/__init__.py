@@ -1,1 +1,1 @@
-"""Rewriting of cache files that name other files by absolute path, for the path at which workloads mount the cache."""
+"""Rewriting of absolute paths in the files of a cache, for the path at which workloads mount the cache."""

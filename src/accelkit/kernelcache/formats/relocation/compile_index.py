@@ -20,7 +20,7 @@ _MAX_PATH_BYTES: Final = 4096
 
 
 def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> bytes:
-    """Return the list for a cache that workloads mount at a path other than that of the compilation.
+    """Return the list for a cache that workloads mount at a path other than the path of the compilation.
 
     A path is mapped to the file in the cache with the longest common suffix: `/build/torch_compile_cache/h/x` becomes
     `torch_compile_cache/h/x` if the cache has this file, and `h/x` only if it does not.
@@ -32,7 +32,7 @@ def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Cal
             where it was captured, it returns that path; for any other absolute path, it returns None.
 
     Raises:
-        CacheError: the list is too large, does not have vLLM's format, or names a file that the cache does not have.
+        CacheError: the list is too large, does not have vLLM's format, or names a file that is missing in the cache.
     """
     changes = []
     for node in _list_paths(document):
@@ -50,7 +50,7 @@ def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Cal
 
 def _list_paths(document: bytes) -> Iterator[ast.Constant]:
     if len(document) > MAX_INDEX_BYTES:
-        raise CacheError(f"{INDEX_NAME} of {len(document)} bytes is over the limit of {MAX_INDEX_BYTES}")
+        raise CacheError(f"{INDEX_NAME} of {len(document)} bytes exceeds the limit of {MAX_INDEX_BYTES}")
     try:
         text = document.decode()
         if any(letter in text for letter in "\r\f\0"):
@@ -79,6 +79,6 @@ def _find_mounted(path: str, holds: Callable[[str], bool], locate: Callable[[str
         if holds(within) and (mounted := locate(within)) is not None:
             return mounted
     raise CacheError(
-        f"{INDEX_NAME} names {path[:200]}, which the cache does not have, so vLLM would fail to start with it",
-        next_step="build the image from the whole cache root, and also capture the folders outside of it",
+        f"{INDEX_NAME} names {path[:200]}, which the cache does not contain, so vLLM would fail to start",
+        next_step="build the image from the whole cache root, and also capture the folders outside the root",
     )

@@ -1,7 +1,7 @@
 """Triton's group files, which name the files of one kernel by absolute path.
 
-Triton looks each path up unchanged and treats the kernel as missing if a path does not exist, so a moved cache never
-hits. Therefore extraction rewrites the paths to those at which the workload mounts the cache.
+Triton looks up each path unchanged and treats the kernel as missing if a path does not exist, so a moved cache never
+hits. Therefore, extraction rewrites the paths to the location at which the workload mounts the cache.
 
 Images contain the files unchanged rather than with relative paths. Triton would resolve a relative path against the
 working directory of the workload, so it would never hit. Readers other than accelkit do not rewrite the files. They
@@ -24,7 +24,7 @@ _MAX_NAME_BYTES: Final = 255
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # Triton 2 wrote only the names and looked for the files next to the group file.
+    # Triton 2 wrote only the names and expected the files next to the group file.
     child_paths: dict[str, str] | list[str]
 
 
@@ -45,7 +45,7 @@ def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
         CacheError: the file is too large, does not have Triton's format, or contains an invalid file name.
     """
     if len(document) > MAX_GROUP_FILE_BYTES:
-        raise CacheError(f"a group file of {len(document)} bytes is over the limit of {MAX_GROUP_FILE_BYTES}")
+        raise CacheError(f"a group file of {len(document)} bytes exceeds the limit of {MAX_GROUP_FILE_BYTES}")
     if not posixpath.isabs(folder_in_mount) or ".." in folder_in_mount.split("/"):
         raise CacheError(f"{folder_in_mount!r} is not an absolute path without '..'")
     try:
@@ -53,7 +53,7 @@ def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
         raise CacheError(f"a group file does not have a format that Triton writes: {exc}") from exc
     if len(children) > MAX_CHILDREN:
-        raise CacheError(f"a group file names {len(children)} files, over the limit of {MAX_CHILDREN}")
+        raise CacheError(f"a group file names {len(children)} files; the limit is {MAX_CHILDREN}")
     for name in children:
         _check_name(name)
     if isinstance(children, list):

@@ -1,4 +1,4 @@
-"""Rewriting of the files of a cache that name other files, for a workload that mounts the cache at another path."""
+"""Rewriting of files that contain paths of other files, for a workload that mounts the cache at another path."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class MovedTree:
     trees: Mapping[str, str] = field(default_factory=dict)
 
     def concerns(self, path: str) -> bool:
-        """Return whether a file of the cache names other files."""
+        """Return whether a file of the cache contains paths of other files."""
         name = posixpath.basename(path)
         return is_group_file(name) or name == INDEX_NAME
 
     def rewrite(self, path: str, document: bytes, holds: Callable[[str], bool]) -> bytes:
-        """Return the content of a file that names other files, with their new paths.
+        """Return the content of a file that contains paths of other files, with their new paths.
 
         Args:
             path: the path of the file, relative to the root.
@@ -40,14 +40,14 @@ class MovedTree:
             holds: returns whether the cache has an entry at a path relative to its root.
 
         Raises:
-            CacheError: the file does not have its framework's format, or names a file that the cache does not have.
+            CacheError: the file does not have its framework's format, or names a file that is missing in the cache.
         """
         if is_group_file(posixpath.basename(path)):
             return relocate(document, folder_in_mount=self.find_path(posixpath.dirname(path)))
         return relocate_index(document, holds=holds, locate=lambda named: self._locate(named, holds))
 
     def find_path(self, within: str) -> str:
-        """Return the path in the workload of an entry, given relative to the root; an empty text is the root itself."""
+        """Return the path in the workload of an entry, given relative to the root; an empty text means the root."""
         fitting = [each for each in self.trees if within == each or within.startswith(f"{each}/")]
         tree = max(fitting, key=len, default="")
         start = self.trees[tree] if tree else self.mount_path
@@ -56,7 +56,7 @@ class MovedTree:
     def _locate(self, path: str, holds: Callable[[str], bool]) -> str | None:
         if not path.startswith("/"):
             return self.find_path(path)
-        # Files already name the correct paths of trees that are mounted where they were captured.
+        # Paths in trees that are mounted where they were captured are already correct.
         return next((path for tree, mount in self.trees.items() if _is_within(path, tree, mount, holds)), None)
 
 

@@ -161,18 +161,27 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
     [
         (["verify", "quay.io/Acme/x", "--policy", "POLICY"], "'Acme/x' is not a repository in lower case"),
         (["verify", "quay.io/acme/x", "--policy", "KERNEL"], "is invalid: "),
-        (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is not a card; write it as cuda:90"),
+        (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is not a valid card; write it as cuda:90"),
         (
             ["inspect", "IMAGE", "--card", "cuda:90", "--driver-version", "R550"],
-            "Error: 'R550' is not a version; write numbers, such as 550.54.14 or 12.4",
+            "Error: 'R550' is not a valid version; use numbers, such as 550.54.14 or 12.4",
         ),
         (
             ["inspect", "IMAGE", "--card", "cuda:90", "--torch-cuda-version", "cu128"],
-            "Error: 'cu128' is not a version; write numbers",
+            "Error: 'cu128' is not a valid version; use numbers",
         ),
-        (["inspect", "IMAGE", "--driver-version", "550.54.14"], "Error: a driver is given without cards; name the"),
-        (["inspect", "IMAGE", "--triton-version", "3.2.0"], "Error: a workload is described without cards; name the"),
-        (["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"], "a workload is described without cards"),
+        (
+            ["inspect", "IMAGE", "--driver-version", "550.54.14"],
+            "Error: cannot use a driver version without cards; specify",
+        ),
+        (
+            ["inspect", "IMAGE", "--triton-version", "3.2.0"],
+            "Error: cannot use workload versions without cards; specify",
+        ),
+        (
+            ["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"],
+            "cannot use workload versions without cards",
+        ),
         (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is not a mirror"),
         (["build", "EMPTY", "IMAGE"], "contains no supported kernel cache"),
         (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not installed"),
@@ -204,17 +213,21 @@ def test_inspect_judges_each_card_and_says_why(bed):
     assert lines(result)[-5:] == [
         "fits       some of the cards",
         "  card-0: compatible, may hit; not all factors are known",
-        "    it was compiled with Triton 3.2.0, and that of the workload is unknown",
+        "    the cache was compiled with Triton 3.2.0, but the workload's value is unknown",
         "  card-1: incompatible, will not hit",
-        "    BackendMismatch: it was compiled for cuda, and the card is hip",
+        "    BackendMismatch: the cache was compiled for cuda, but the card is hip",
     ]
 
 
 @pytest.mark.parametrize(
     ("version", "hit", "line"),
     [
-        ("3.2.0", "will likely hit", "it was compiled with Triton 3.2.0, as the workload requires"),
-        ("3.3.0", "will not hit", "TritonMismatch: it was compiled with Triton 3.2.0, and the workload uses 3.3.0"),
+        ("3.2.0", "will likely hit", "the cache was compiled with Triton 3.2.0, as the workload requires"),
+        (
+            "3.3.0",
+            "will not hit",
+            "TritonMismatch: the cache was compiled with Triton 3.2.0, but the workload uses 3.3.0",
+        ),
     ],
 )
 def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, version, hit, line):
@@ -225,7 +238,7 @@ def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, versi
 def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
     given = ("inspect", bed.name, "--card", "cuda:90", "-o", "json")
     (card,) = json.loads(bed(*given, "--triton-version", "3.2.0").stdout)["compatibility"]["cards"]
-    message = "it was compiled with Triton 3.2.0, as the workload requires"
+    message = "the cache was compiled with Triton 3.2.0, as the workload requires"
     assert (card["hit"], card["factors"]) == ("likely", [{"name": "Triton", "agrees": True, "message": message}])
     (card,) = json.loads(bed(*given).stdout)["compatibility"]["cards"]
     assert (card["hit"], card["factors"][0]["agrees"]) == ("arch-only", None)
@@ -234,17 +247,17 @@ def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
 @pytest.mark.parametrize(
     ("driver", "verdict", "reason"),
     [
-        ([], "unknown", "DriverUnknown: it needs a minimum driver version, and the card's driver is unknown"),
+        ([], "unknown", "DriverUnknown: the cache needs a minimum driver version, but the card's driver is unknown"),
         (["--driver-version", "550.54.14"], "compatible", None),
         (
             ["--driver-version", "535.161.08"],
             "incompatible",
-            "PtxTooNew: it needs PTX ISA 8.4, newer than the driver's CUDA 12.2",
+            "PtxTooNew: the cache needs PTX ISA 8.4, but the driver supports only CUDA 12.2",
         ),
         (
             ["--driver-cuda-version", "12.3"],
             "incompatible",
-            "PtxTooNew: it needs PTX ISA 8.4, newer than the driver's CUDA 12.3",
+            "PtxTooNew: the cache needs PTX ISA 8.4, but the driver supports only CUDA 12.3",
         ),
     ],
 )
@@ -266,9 +279,9 @@ def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
     assert lines(result)[3:] == [
         "  fits    some of the cards",
         "  card-0: compatible, will likely hit",
-        "    it was compiled with Triton 3.2.0, as the workload requires",
+        "    the cache was compiled with Triton 3.2.0, as the workload requires",
         "  card-1: incompatible, will not hit",
-        "    ArchMismatch: it was compiled for 90, and the card is 80",
+        "    ArchMismatch: the cache was compiled for 90, but the card is 80",
     ]
     read = json.loads(bed.verify("--card", "cuda:80", "-o", "json").stdout)
     assert (read["verified"], read["compatibility"]["fit"]) == (True, "none")
@@ -330,7 +343,7 @@ def test_nothing_is_written_of_an_image_that_is_refused(bed):
 def test_nothing_is_written_of_an_image_that_fits_no_card(bed):
     result = bed.extract("--insecure-skip-signatures", "--card", "cuda:80")
     assert result.exit_code == 1
-    assert "fits none of the cards (ArchMismatch: it was compiled for 90, and the card is 80)" in result.stderr
+    assert "fits none of the cards (ArchMismatch: the cache was compiled for 90, but the card is 80)" in result.stderr
     assert not (bed.folder / "caches").exists()
 
 

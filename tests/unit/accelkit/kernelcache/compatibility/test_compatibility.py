@@ -224,14 +224,14 @@ def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
     )
     factors = _on(image, workload=WorkloadFacts(triton_version="3.4.0", cuda_version="12.8")).factors
     assert [(each.name, each.agrees, each.message) for each in factors] == [
-        ("Triton", False, "it was compiled with Triton 3.2.0, 3.3.0, and the workload uses 3.4.0"),
-        ("card", True, f"it was compiled with a card named {H100.product}, as the workload requires"),
-        ("CUDA", None, "the image does not state with which CUDA it was compiled"),
+        ("Triton", False, "the cache was compiled with Triton 3.2.0, 3.3.0, but the workload uses 3.4.0"),
+        ("card", True, f"the cache was compiled with a card named {H100.product}, as the workload requires"),
+        ("CUDA", None, "the image does not state which CUDA was used for compilation"),
     ]
     (unknown, *_) = _on(image).factors
     assert (unknown.agrees, unknown.message) == (
         None,
-        "it was compiled with Triton 3.2.0, 3.3.0, and that of the workload is unknown",
+        "the cache was compiled with Triton 3.2.0, 3.3.0, but the workload's value is unknown",
     )
 
 
@@ -349,12 +349,12 @@ async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annota
 
 async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
     api = one_node(annotations={INVENTORY_ANNOTATION: "{}"})
-    with pytest.raises(InventoryError, match="the inventory of node worker-1 cannot be used"):
+    with pytest.raises(InventoryError, match="cannot use the inventory of node worker-1"):
         await read_node(api, "worker-1")
 
 
 async def test_an_answer_that_is_no_node_is_told() -> None:
     api = FakeApi()
     api.documents[build_node_path("worker-1")] = b"[]"
-    with pytest.raises(ApiError, match="node worker-1 cannot be read"):
+    with pytest.raises(ApiError, match="cannot read node worker-1"):
         await read_node(api, "worker-1")

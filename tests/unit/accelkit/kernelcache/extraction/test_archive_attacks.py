@@ -43,13 +43,13 @@ def named(name: str | bytes) -> bytes:
 
 
 ATTACKS = {
-    "parent": (file("../x"), "points outside of it"),
-    "parent below the cache": (file(f"{TOP}/../../x"), "points outside of it"),
-    "parent at the end": (folder(f"{TOP}/.."), "points outside of it"),
-    "absolute": (file("/tmp/accelkit-attack"), "points outside of it"),
-    "absolute folder": (folder("/tmp"), "points outside of it"),
-    "dot within": (file(f"{TOP}/./x"), "points outside of it"),
-    "empty part": (file(f"{TOP}//x"), "points outside of it"),
+    "parent": (file("../x"), "points outside the archive"),
+    "parent below the cache": (file(f"{TOP}/../../x"), "points outside the archive"),
+    "parent at the end": (folder(f"{TOP}/.."), "points outside the archive"),
+    "absolute": (file("/tmp/accelkit-attack"), "points outside the archive"),
+    "absolute folder": (folder("/tmp"), "points outside the archive"),
+    "dot within": (file(f"{TOP}/./x"), "points outside the archive"),
+    "empty part": (file(f"{TOP}//x"), "points outside the archive"),
     "link then file through it": (link(f"{TOP}/K", "/tmp") + file(f"{TOP}/K/x"), "a symbolic link"),
     "link alone": (link(f"{TOP}/x", "K/good.json"), "a symbolic link"),
     "link outside of the cache": (link("elsewhere", "/"), "a symbolic link"),
@@ -82,9 +82,9 @@ ATTACKS = {
     "component of 300 bytes in two-byte letters": (named(f"{TOP}/{'ö' * 150}"), "too deep or too long"),
     "path of 2000 bytes": (named(TOP + "/seven77" * 250), "not a plain path"),
     "depth of 100": (named(TOP + "/d" * 100), "too deep or too long"),
-    "name overridden": (extended({"path": "../../x"}) + file(f"{TOP}/x"), "points outside of it"),
+    "name overridden": (extended({"path": "../../x"}) + file(f"{TOP}/x"), "points outside the archive"),
     "last of two names counts": (extended({"path": f"{TOP}/x"}) + extended({"path": "/x"}) + file("x"), "outside"),
-    "long name leads out": (long_name(b"../x") + file(f"{TOP}/x"), "points outside of it"),
+    "long name leads out": (long_name(b"../x") + file(f"{TOP}/x"), "points outside the archive"),
     "negative size": (extended({"size": "-1"}) + file(f"{TOP}/x"), "with an invalid size"),
     "size that is no number": (extended({"size": "many"}) + file(f"{TOP}/x"), "with an invalid size"),
     "size in other digits": (extended({"size": "٣"}) + file(f"{TOP}/x"), "with an invalid size"),
@@ -96,17 +96,17 @@ ATTACKS = {
     "size field that is no number": (header(f"{TOP}/x".encode(), b"abcdefgh"), "not a tar archive"),
     "long name of 8 GB": (long_name(b"x", size=0o77777777777), "an extended header of 8589934591 bytes"),
     "extended header of 1 MB": (extended(record(b"path", b"x" * (1 << 20))), "an extended header of"),
-    "record longer than its header": (extended(b"99 path=x\n") + file("x"), "cannot be read"),
-    "record of no length": (extended(b"0 path=x\n") + file("x"), "cannot be read"),
-    "record of a negative length": (extended(b"-9 path=x\n") + file("x"), "cannot be read"),
-    "record without a value": (extended(b"7 path\n") + file("x"), "cannot be read"),
-    "record without an end": (extended(b"9 path=xx") + file("x"), "cannot be read"),
+    "record longer than its header": (extended(b"99 path=x\n") + file("x"), "invalid extended header"),
+    "record of no length": (extended(b"0 path=x\n") + file("x"), "invalid extended header"),
+    "record of a negative length": (extended(b"-9 path=x\n") + file("x"), "invalid extended header"),
+    "record without a value": (extended(b"7 path\n") + file("x"), "invalid extended header"),
+    "record without an end": (extended(b"9 path=xx") + file("x"), "invalid extended header"),
     "extended headers without end": (extended({"comment": "x"}) * 9 + file(f"{TOP}/x"), "extended headers in a row"),
     "global headers without end": (extended({"comment": "x"}, kind=b"g") * 9, "extended headers in a row"),
     "too many files": (b"".join(file(f"{TOP}/K/{number}", b"") for number in range(20)), "more than 20 files"),
     "too many folders on the way": (b"".join(file(f"{TOP}/{n}/f/x", b"") for n in range(9)), "more than 20 files"),
     "too many files elsewhere": (b"".join(file(f"etc/{number}", b"") for number in range(20)), "more than 20 files"),
-    "one file too large": (file(f"{TOP}/x", bytes((1 << 19) + 1)), "a file may have 524288"),
+    "one file too large": (file(f"{TOP}/x", bytes((1 << 19) + 1)), "a file may have at most 524288"),
     "too many bytes": (b"".join(file(f"{TOP}/{n}", bytes(1 << 18)) for n in range(5)), "more than 1048576 bytes"),
     "too many bytes elsewhere": (b"".join(file(f"x{n}", bytes(1 << 18)) for n in range(5)), "more than 1048576 bytes"),
     "checksum wrong": (header(b"x").replace(b"ustar", b"Ustar"), "not a tar archive"),
@@ -175,13 +175,13 @@ async def test_bytes_after_the_compressed_end_are_refused(
     hostile_registry: HostileRegistry, base: Path, media_type: str, trailing: bytes
 ) -> None:
     layer = packed(archive(GOOD), media_type) + trailing
-    await refused(hostile_registry, layer, media_type, base, "cannot be decompressed")
+    await refused(hostile_registry, layer, media_type, base, "cannot decompress a layer")
 
 
 async def test_a_corrupted_gzip_checksum_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = bytearray(packed(archive(GOOD), GZIP))
     layer[-8] ^= 1
-    await refused(hostile_registry, bytes(layer), GZIP, base, "cannot be decompressed")
+    await refused(hostile_registry, bytes(layer), GZIP, base, "cannot decompress a layer")
 
 
 async def test_a_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
@@ -193,7 +193,7 @@ async def test_a_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegist
 async def test_a_format_that_leads_elsewhere_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = {"io.kserve.km/cache-type": "x/../../../around/deep"}
     layer = packed(archive(file("io.x/a", b"")), GZIP)
-    await refused(hostile_registry, layer, GZIP, base, "which is not supported", labels=labels)
+    await refused(hostile_registry, layer, GZIP, base, "of the unsupported format", labels=labels)
 
 
 async def test_an_empty_layer_is_no_cache(hostile_registry: HostileRegistry, base: Path) -> None:

@@ -93,8 +93,8 @@ def move_bytes(cache: Path) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a byte": (flip, "other content"),
-    "a name": (rename, "other content or other names"),
-    "two names": (swap, "other content or other names"),
+    "a name": (rename, "files were changed or renamed"),
+    "two names": (swap, "files were changed or renamed"),
     "sizes": (move_bytes, "other content"),
     "one more": (lambda cache: (cache / "evil.so").touch(), "more than 4 files of 3145792 bytes"),
     "a file less": (lambda cache: (cache / "K/empty").unlink(), "the cache has 3 files"),

@@ -101,7 +101,7 @@ async def test_a_process_waits_for_another_one(
     begun, go_on = stalling
     with extracting(big, base) as process:
         assert await asyncio.to_thread(begun.wait, DEADLINE)
-        with pytest.raises(CacheError, match="another process has been extracting"):
+        with pytest.raises(CacheError, match="another process has locked it"):
             await extract(hostile_registry, unsigned(big, base, lock_seconds=0.1))
         ours = asyncio.ensure_future(extract(hostile_registry, unsigned(big, base)))
         go_on.set()
@@ -149,7 +149,7 @@ async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("accelkit.kernelcache.extraction.folder.write_record", full)
-    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+    with pytest.raises(CacheError, match="is full; no part of the cache was kept"):
         await extract(hostile_registry, unsigned(image, base))
     assert visible(base) == [place.folder.name]
     assert files_of(place.cache) == {"former": b""}
@@ -236,7 +236,7 @@ async def test_a_full_disk_is_told_and_nothing_is_kept(
 
     real = os.write
     monkeypatch.setattr("accelkit.kernelcache.extraction.unpack.os.write", write)
-    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+    with pytest.raises(CacheError, match="is full; no part of the cache was kept"):
         await extract(hostile_registry, unsigned(big, base))
     monkeypatch.undo()
     assert visible(base) == []
@@ -260,7 +260,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: HostileRegistry, small_disk: Path) -> None:
     layer = archive(*(file(f"io.triton.cache/{number}", bytes(200_000)) for number in range(2)))
     image = put_layers(hostile_registry, [layer])
-    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+    with pytest.raises(CacheError, match="is full; no part of the cache was kept"):
         await extract(hostile_registry, unsigned(image, small_disk))
     assert visible(small_disk) == []
 
@@ -268,7 +268,7 @@ async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: Hostile
 async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
     hostile_registry: HostileRegistry, small_disk: Path, big: Reference
 ) -> None:
-    with pytest.raises(CacheError, match="bytes left, but the cache needs"):
+    with pytest.raises(CacheError, match="bytes free, but the cache needs"):
         await extract(hostile_registry, unsigned(big, small_disk))
     assert hostile_registry.received("GET", BIG_BLOB) == []
     assert visible(small_disk) == []
@@ -278,6 +278,6 @@ async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
 async def test_a_folder_that_cannot_be_written_is_reported(
     hostile_registry: HostileRegistry, big: Reference, under: str
 ) -> None:
-    with pytest.raises(CacheError, match=f"{under} cannot be written"):
+    with pytest.raises(CacheError, match=f"cannot write to {under}"):
         await extract(hostile_registry, unsigned(big, Path(under)))
     assert hostile_registry.received("GET", BIG_BLOB) == []

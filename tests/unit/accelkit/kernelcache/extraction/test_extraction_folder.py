@@ -25,7 +25,7 @@ async def test_links_in_the_place_of_our_files_are_not_followed(
     mine.mkdir()
     (mine / "file").write_bytes(b"mine")
     place.lock.symlink_to(mine / "file")
-    with pytest.raises(CacheError, match="cannot be written"):
+    with pytest.raises(CacheError, match="cannot write to"):
         await extract(hostile_registry, unsigned(image, base))
     place.lock.unlink()
     place.partial.symlink_to(mine)

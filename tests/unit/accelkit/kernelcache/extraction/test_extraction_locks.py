@@ -20,7 +20,9 @@ async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry
     image = put_layers(hostile_registry, [HELLO])
     place = Place.of(base, image.digest, None)
     async with lock_place(place, 1):
-        with pytest.raises(CacheError, match=r"for more than 0 s; wait, or find the process that locks .*\.lock"):
+        with pytest.raises(
+            CacheError, match=r"for more than 0 s; wait, or find the process that holds the lock on .*\.lock"
+        ):
             await extract(hostile_registry, unsigned(image, base, lock_seconds=0))
     assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
 

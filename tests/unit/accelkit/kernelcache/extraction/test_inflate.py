@@ -73,7 +73,7 @@ def test_a_gzip_that_ends_in_the_middle_is_refused(chunks: list[bytes]) -> None:
 def test_the_trailer_of_gzip_is_compared(position: int) -> None:
     data = bytearray(gzip.compress(b"content"))
     data[position] ^= 1
-    with pytest.raises(CacheError, match="cannot be decompressed"):
+    with pytest.raises(CacheError, match="cannot decompress a layer"):
         list(decompress([bytes(data)], GZIP))
 
 
@@ -86,7 +86,7 @@ def test_the_checksum_of_zstd_is_compared() -> None:
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
 def test_something_else_is_not_decompressed(media_type: str) -> None:
-    with pytest.raises(CacheError, match="cannot be decompressed"):
+    with pytest.raises(CacheError, match="cannot decompress a layer"):
         list(decompress([b"an archive, says the image"], media_type))
 
 

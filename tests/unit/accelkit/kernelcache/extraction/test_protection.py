@@ -228,5 +228,5 @@ async def test_whoever_may_not_delete_protected_files_is_told_what_to_do(
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(protection.fcntl, "ioctl", refuse_flags(refuse))
-    with pytest.raises(CacheError, match="its files are protected; delete it with CAP_LINUX_IMMUTABLE"):
+    with pytest.raises(CacheError, match="its files are protected; run as root with CAP_LINUX_IMMUTABLE"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))

@@ -101,7 +101,7 @@ def test_what_vllm_would_not_have_written_is_refused(document: bytes) -> None:
 
 
 def test_a_list_over_the_limit_is_refused() -> None:
-    with pytest.raises(CacheError, match="over the limit"):
+    with pytest.raises(CacheError, match="exceeds the limit"):
         relocated(b"{}" + b" " * MAX_INDEX_BYTES)
 
 

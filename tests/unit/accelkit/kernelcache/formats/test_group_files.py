@@ -69,7 +69,7 @@ def test_another_structure_is_refused(document: bytes) -> None:
 
 
 def test_a_huge_document_is_refused_unread() -> None:
-    with pytest.raises(CacheError, match="over the limit"):
+    with pytest.raises(CacheError, match="exceeds the limit"):
         relocate(bytes(1024 * 1024 + 1), folder_in_mount=KEY)
 
 
