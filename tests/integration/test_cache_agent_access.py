@@ -36,7 +36,7 @@ async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_n
     # The connection of one cache serves no other.
     for name, secrets, words in (
         ("bare", [], f"{host} requires a user name and a password for team/others"),
-        ("wrong", ["wrong"], f"{host} answers HTTP 401"),
+        ("wrong", ["wrong"], f"{host} returned HTTP 401"),
     ):
         await bed.cache(f"{host}/team/others:v1", others.digest, name, secrets=secrets)
         found = await bed.until("Extracted", others.digest, name, status="False", reason="ExtractionFailed")
@@ -55,7 +55,7 @@ async def test_a_secret_that_is_missing_or_may_not_be_read_is_reported_by_name_a
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest, secrets=["login"])
     found = await bed.until("Extracted", made.digest, status="False", reason="PullSecretUnreadable")
-    assert f"Secret {bed.namespace}/login cannot be read" in found["message"]
+    assert f"cannot read Secret {bed.namespace}/login" in found["message"]
     assert "kernel_cache_pull_secret_namespaces" in found["message"]
     await bed.let_read_secrets(ACCOUNT)
     await bed.pull_secret("login", host, USER, PASSWORD)
@@ -75,7 +75,7 @@ async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agen
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
     found = await bed.until("Ready", made.digest, status="False", reason="LogEntryInvalid")
-    assert "the trusted root has no log" in found["message"]
+    assert "the trusted root does not contain the log" in found["message"]
     assert not bed.folders()
     bed.kill()
     bed.start("--trusted-root", str(root))

@@ -178,12 +178,12 @@ async def test_a_private_registry_is_asked_with_the_pull_secret_of_the_cache(cac
     assert condition(cache, "Verified") == ("False", "Unreadable")
     told = next(each.message for each in cache.status.conditions if each.type == "Verified")
     assert f"{caches.registry.host} requires a user name and a password for {repository}" in told
-    assert "or give a pull secret" in told
+    assert "or specify a pull secret" in told
     path = await caches.create(namespace, repository, imagePullSecrets=[{"name": "login"}])
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified")[1] == "PullSecretUnreadable")
     assert condition(cache, "Verified")[0] == "Unknown"
     told = next(each.message for each in cache.status.conditions if each.type == "Verified")
-    assert f"Secret {namespace}/login cannot be read" in told
+    assert f"cannot read Secret {namespace}/login" in told
     login = {"auths": {caches.registry.host: {"username": "robot", "password": "let me in"}}}
     secret = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": json.dumps(login)}}
     await caches.api.post(build_secrets_path(namespace), {"metadata": {"name": "login"}, **secret})

@@ -58,7 +58,7 @@ async def test_a_policy_of_the_form_of_a_file_is_taken(there, images):
             "keyless has neither data nor file",
         ),
         ({"signers": [{"key": {"file": "a.pub"}}]}, "an object of a cluster has no files; copy the content"),
-        ({"signers": [{"key": {"data": "PEM", "subject": "a"}}]}, "a key has neither issuer nor subject"),
+        ({"signers": [{"key": {"data": "PEM", "subject": "a"}}]}, "a key must not have an issuer or a subject"),
         ({"signers": [{"ca": {}}]}, "ca needs data, which is PEM text of certificates"),
         ({"signers": [{"ca": {"data": "PEM", "subject": ""}}]}, "should be at least 1 chars long"),
         ({"signers": [{"ca": {"data": "PEM", "subject": "a", "subjectPattern": "b"}}]}, "and not both"),

@@ -53,7 +53,7 @@ def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module, 
 
 def test_a_policy_that_cannot_be_read_is_one_sentence(run_module, cache_bed):
     answer = run_module(cache_verify, {**cache_bed.verifying(), "policy": "/nowhere/policy"})
-    assert "/nowhere/policy cannot be read" in answer["msg"]
+    assert "cannot read the signer policy /nowhere/policy" in answer["msg"]
     assert "exception" not in answer
 
 
@@ -249,9 +249,13 @@ IMAGE = {"image": "registry.example/a"}
         (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "cannot use a driver version without cards"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "driver_cuda_version": "new"}, "'new' is not a valid version"),
         (cache_info, {"image": "a/B"}, "'a/B' is not a valid image reference"),
-        (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere cannot be read"),
-        (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere cannot be read"),
-        (cache_info, {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}}, "'quay.io=http://a' is not a mirror"),
+        (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere: "),
+        (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere: "),
+        (
+            cache_info,
+            {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}},
+            "'quay.io=http://a' is not a valid mirror",
+        ),
         (
             cache_info,
             {**IMAGE, "registry_logins": [{"registry": "a"}]},

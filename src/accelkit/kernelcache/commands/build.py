@@ -35,7 +35,7 @@ from accelkit.output import list_fields, output_option, print_value
 @click.option(
     "--media", type=click.Choice(["oci", "docker"]), default="oci", show_default=True, help="Family of media types."
 )
-@click.option("--architecture", help="CPU architecture of the native launchers; default: that of this machine.")
+@click.option("--architecture", help="CPU architecture of the native launchers (default: that of this machine).")
 @click.option(
     "--gpu-product", help="Name of the card on which the cache was compiled, as the vendor's library returns it."
 )
@@ -54,7 +54,7 @@ from accelkit.output import list_fields, output_option, print_value
 @registry_options
 @output_option
 def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
-    """Build the image IMAGE from the cache in FOLDER, and push it. The same files always give the same bytes."""
+    """Build IMAGE from the cache in FOLDER and push it. The same files always result in the same bytes."""
     if (options["sign"] or options["sign_key"]) and options["no_push"]:
         raise click.UsageError("cannot sign an image that is not pushed: remove --no-push")
     view = run(_build(folder, image, options))

@@ -19,8 +19,8 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 @click.option("--certificate-identity", help="Exact subject that the certificate must contain.")
 @click.option("--certificate-oidc-issuer", help="Exact OIDC issuer that the certificate must contain.")
 @click.option("--key", type=EXISTING_FILE, help="Public key in PEM format, instead of identity and issuer.")
-@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON; default: that of the public instance.")
-@click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead.")
+@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON (default: that of the public instance).")
+@click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead of the public instance.")
 @click.argument("file_or_digest")
 def verify_bundle(
     *,
@@ -35,7 +35,7 @@ def verify_bundle(
     """Verify a Sigstore bundle of FILE_OR_DIGEST (a path, or the sha256:… digest of a file)."""
     keyless = bool(certificate_identity) and bool(certificate_oidc_issuer)
     if keyless == (key is not None) or bool(certificate_identity) != bool(certificate_oidc_issuer):
-        raise click.UsageError("give --certificate-identity with --certificate-oidc-issuer, or --key")
+        raise click.UsageError("specify --certificate-identity and --certificate-oidc-issuer, or --key")
     if key is not None:
         signer = Signer("key", keys=load_public_keys(key.read_bytes(), str(key)))
     else:

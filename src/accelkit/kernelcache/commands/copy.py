@@ -23,7 +23,7 @@ from accelkit.output import list_fields, output_option, print_value
 @registry_options
 @output_option
 def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
-    """Copy the image SOURCE to TARGET, byte for byte, so that its signatures stay valid there."""
+    """Copy the image SOURCE to TARGET, byte for byte, so that its signatures remain valid."""
     copied = run(_copy(source, target, options, signatures=not no_signatures))
     print_value(copied, output, lambda: _render(copied, target))
 

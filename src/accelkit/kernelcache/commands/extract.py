@@ -33,16 +33,20 @@ from accelkit.output import Format, list_fields, output_option, print_value
 @click.command("extract", short_help="Verify an image and extract its cache to the disk.")
 @click.argument("image")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--mount-path", help="Path at which workloads mount the cache; default: the path of the extraction.")
+@click.option("--mount-path", help="Path at which workloads mount the cache (default: the path of the extraction).")
 @click.option("--insecure-skip-signatures", is_flag=True, help="Extract without verifying signatures.")
 @click.option(
-    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Reject larger caches, in GiB extracted."
+    "--max-gib",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    help="Maximum size of the extracted cache in GiB.",
 )
 @click.option(
     "--verdict-ttl",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Trust an earlier verification for at most this time; default: the time that the policies state.",
+    help="Maximum age of an earlier verification (default: the time that the policies state).",
 )
 @policy_options
 @card_options
@@ -51,12 +55,12 @@ from accelkit.output import Format, list_fields, output_option, print_value
 def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: bool, **options: Any) -> None:
     """Verify IMAGE and extract its cache once, into a folder below FOLDER that is named after the digest.
 
-    If cards are given, an image that fits none of them is rejected before its layer is fetched. As JSON or YAML, a
-    rejection of its signatures has the same fields as the output of verify.
+    If you specify cards, an image that fits none of them is rejected before its layer is fetched. With JSON or YAML
+    output, a rejection of its signatures has the same fields as the output of verify.
     """
     policies = read_policies(options)
     if (policies is None) != insecure_skip_signatures:
-        raise click.UsageError("give either --policy or --insecure-skip-signatures")
+        raise click.UsageError("specify either --policy or --insecure-skip-signatures")
     view = run(_extract(image, folder, policies, options, structured=output != Format.TABLE))
     if isinstance(view, VerificationView):
         print_value(view, output, lambda: Text(view.message))

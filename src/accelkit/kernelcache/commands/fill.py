@@ -25,9 +25,13 @@ from accelkit.model.units import format_bytes
 @click.argument("image")
 @click.argument("volume", type=click.Path(file_okay=False, exists=True, path_type=Path))
 @click.option("--mount-path", required=True, help="Path at which pods mount the volume.")
-@click.option("--check", is_flag=True, help="Fail unless the volume is filled with IMAGE; fetch and write nothing.")
+@click.option("--check", is_flag=True, help="Only check the volume; fail if it is not filled with IMAGE.")
 @click.option(
-    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Reject larger caches, in GiB extracted."
+    "--max-gib",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    help="Maximum size of the extracted cache in GiB.",
 )
 @policy_options
 @registry_options
@@ -35,14 +39,15 @@ def fill(image: str, volume: Path, *, mount_path: str, check: bool, max_gib: int
     """Verify IMAGE, given by digest, and extract its cache to the root of VOLUME, which must be empty.
 
     Pods that mount the volume at the mount path find the files of the cache there. A volume that is already filled does
-    not change. The Jobs of the cache controller run this command; users extract with `accelkit cache extract`.
+    not change. The Jobs of the cache controller run this command. To extract a cache yourself, use `accelkit cache
+    extract`.
     """
     policies, settings = read_policies(options), read_settings(options)
     reference = parse_reference(image)
     if check:
         record = check_volume(volume, reference.require_digest(), mount_path)
     elif policies is None:
-        raise click.UsageError("give --policy: no image is trusted without a policy")
+        raise click.UsageError("specify --policy: no image is trusted without a policy")
     else:
         request = ExtractionRequest(
             image=reference,

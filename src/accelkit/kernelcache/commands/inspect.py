@@ -47,7 +47,7 @@ _HITS = {
 @registry_options
 @output_option
 def inspect(image: str, *, output: str, **options: Any) -> None:
-    """Show the properties that IMAGE states, whether its cache fits given cards, and how likely a workload hits it.
+    """Show the properties of IMAGE, whether its cache fits given cards, and how likely a workload is to hit the cache.
 
     The command fetches no layer and verifies no signature.
     """

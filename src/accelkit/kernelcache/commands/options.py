@@ -31,13 +31,13 @@ def registry_options(command: _Command) -> _Command:
             *("registry_config",),
             type=EXISTING_FILE,
             multiple=True,
-            help="Credentials: Docker's config.json or the file of a pull secret; default: those of the Docker user.",
+            help="Credentials: Docker's config.json or the file of a pull secret (default: those of the Docker user).",
         ),
         click.option(
             "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Query HOST before REGISTRY; repeatable."
         ),
         click.option(
-            "--registry-ca", type=EXISTING_FILE, help="PEM file of certificate authorities to trust in addition."
+            "--registry-ca", type=EXISTING_FILE, help="PEM file of additional certificate authorities to trust."
         ),
         click.option(
             "--plain-http",
@@ -72,7 +72,7 @@ def card_options(command: _Command) -> _Command:
         click.option(
             "--driver-cuda-version",
             metavar="VERSION",
-            help="Newest CUDA that the cards' NVIDIA driver supports, as nvidia-smi prints it, e.g. 12.4.",
+            help="Newest CUDA version that the cards' NVIDIA driver supports (see nvidia-smi), e.g. 12.4.",
         ),
         click.option(
             "--driver-version", metavar="VERSION", help="Version of the cards' NVIDIA driver, e.g. 550.54.14."
@@ -80,7 +80,7 @@ def card_options(command: _Command) -> _Command:
         click.option(
             "--kubeconfig",
             type=EXISTING_FILE,
-            help="Kubeconfig of the cluster, for --node. Default: KUBECONFIG, else ~/.kube/config.",
+            help="Kubeconfig of the cluster, for --node (default: KUBECONFIG, else ~/.kube/config).",
         ),
         click.option("--node", help="Check against the cards in the inventory of this node."),
         click.option(
@@ -126,16 +126,16 @@ def read_settings(options: dict[str, Any]) -> RegistrySettings:
 
 
 def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
-    """Remove `policy` and `trusted_root` from `options`, and return the policies; None if none are given."""
+    """Remove `policy` and `trusted_root` from `options`, and return the policies; None without a policy."""
     policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
 async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
-    """Remove the values of `card_options` from `options`, and return the cards; None if none are given."""
+    """Remove the values of `card_options` from `options`, and return the cards; None without cards."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
-        raise click.UsageError("give --node or --card")
+        raise click.UsageError("specify --node or --card")
     driver = {name: options.pop(name) for name in ("driver_version", "driver_cuda_version")}
     return await resolve_cards(cards, node, kubeconfig, **driver)
 

@@ -13,7 +13,7 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MovedTree
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command("private-copy", short_help="Copy an extracted cache into a writable folder.")
+@click.command("private-copy", short_help="Copy an extracted cache to a writable folder.")
 @click.option("--from", "source", type=_FOLDER, required=True, help="Root of the cache.")
 @click.option("--to", "target", type=_FOLDER, required=True, help="An empty folder, such as an emptyDir of a pod.")
 @click.option("--mount-path", default="", help="Mount path of the copy, if it differs from that of the cache.")
@@ -35,11 +35,11 @@ def private_copy(source: Path, target: Path, mount_path: str, trees: tuple[str, 
         done = make_private_copy(source, target, moved, seconds=seconds)
     except OSError as exc:
         raise CacheError(
-            f"cannot copy the cache into {target}: {exc}", next_step="check the node's disk and the pod's user"
+            f"cannot copy the cache to {target}: {exc}", next_step="check the node's disk and the pod's user"
         ) from exc
     if done is None:
         click.echo(f"the workload has restricted access to the copy in {target}")
         return
-    click.echo(f"copied {done.files} files of {done.size_bytes} bytes into {target}")
+    click.echo(f"copied {done.files} files with {done.size_bytes} bytes to {target}")
     if done.skipped:
         click.echo(f"skipped {done.skipped} links and other entries that are not files", err=True)

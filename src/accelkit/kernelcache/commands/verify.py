@@ -39,14 +39,14 @@ from accelkit.output import list_fields, output_option, print_value
 @registry_options
 @output_option
 def verify(image: str, *, output: str, namespace: str | None, **options: Any) -> None:
-    """Verify that IMAGE is signed as each policy that covers it requires, and print its digest.
+    """Verify that the signatures of IMAGE satisfy each policy that covers it, and print its digest.
 
-    Use the digest from then on, because tags move. If cards are given, the output also states whether they can use the
-    cache; the exit code depends only on the signatures.
+    Use the digest afterwards, because tags can change. If you specify cards, the output also states whether they can
+    use the cache. The exit code depends only on the signatures.
     """
     policies = read_policies(options)
     if policies is None:
-        raise click.UsageError("give --policy: no image is trusted without a policy")
+        raise click.UsageError("specify --policy: no image is trusted without a policy")
     view = run(_verify(image, policies, namespace, options))
     print_value(view, output, lambda: _render(view))
     if not view.verified:

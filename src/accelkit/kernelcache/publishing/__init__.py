@@ -1,1 +1,1 @@
-"""Publishing of caches: images are built, pushed, signed and copied."""
+"""Publishing of caches: building, pushing, signing and copying of images."""

@@ -1,4 +1,4 @@
-"""Build and push of the image of a cache folder, reproducible and without docker or buildah."""
+"""Reproducible build and push of the image of a cache folder, without docker or buildah."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BuildOptions:
     Attributes:
         compression: the compression of the layer; MCV reads only gzip.
         media: the family of media types, OCI's or Docker's.
-        architecture: the CPU architecture of the image and of the native launchers in it; None for this host's.
+        architecture: the CPU architecture of the image and of the native launchers in it; None for that of this host.
         gpu_product: the card on which the cache was compiled; Inductor's part hits only on cards with this name.
         built_for: the backend and architecture of the card, if the files of the cache do not contain them.
         allow_secrets: whether to push a cache whose files contain variables that look like secrets.
@@ -94,14 +94,14 @@ async def build_image(
     """Build the image of a cache folder and push it.
 
     Args:
-        folder: the folder as the framework left it.
-        reference: the reference to push to; its tag is moved.
+        folder: the unchanged cache folder of the framework.
+        reference: the reference to push to; an existing tag is moved.
         options: the options of the build.
         client: an open client; None to build without a push, for example to compute the digest.
         present: the digest to which the tag already points, or None; an image with this digest is not pushed again.
 
     Raises:
-        CacheError: the folder is not a cache, contains secrets, changes in the meantime, or has names that no
+        CacheError: the folder is not a cache, contains secrets, changes during the build, or has names that no
             extraction accepts, or the disk is full.
         RegistryError: the registry rejects the image.
     """
@@ -148,7 +148,7 @@ def _check_names(cache: Cache, folder: Path) -> None:
             normalize_path(f"io.{cache.format}.cache/{path}")
         except CacheError as exc:
             raise CacheError(
-                f"an image of {folder} could not be extracted: {exc.message}", next_step="rename or remove that file"
+                f"cannot build an image of {folder}: {exc.message}", next_step="rename or remove that file"
             ) from exc
 
 
@@ -157,8 +157,8 @@ def _write_layer(cache: Cache, folder: Path, file: BinaryIO, options: BuildOptio
         return write_layer(cache, folder, file, compression=options.compression, media=options.media)
     except OSError as exc:
         raise CacheError(
-            f"the layer cannot be written to {tempfile.gettempdir()}: {exc.strerror or exc}",
-            next_step="free some space there, or set TMPDIR to a folder on a larger disk",
+            f"cannot write the layer to {tempfile.gettempdir()}: {exc.strerror or exc}",
+            next_step="free disk space there, or set TMPDIR to a folder on a larger disk",
         ) from exc
 
 

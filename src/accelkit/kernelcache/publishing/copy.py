@@ -52,7 +52,7 @@ async def copy_image(
         signatures: whether to copy the signatures.
 
     Raises:
-        RegistryError: one of the registries refuses or fails.
+        RegistryError: a request to one of the registries was refused or failed.
         CacheError: the image or the list of its signatures cannot be read, or the target has another digest.
     """
     raw = await source_client.read_manifest(source)
@@ -65,7 +65,7 @@ async def copy_image(
     for digest in images if signatures else ():
         await copying.copy_signatures(source.with_digest(digest), digest)
     if target.tag:
-        # The tag is written last, so that users of the tag also always find the signatures.
+        # The tag is written last, so that users of the tag always find the signatures.
         await copying.write(raw, target.tag)
     return copying.result
 
@@ -100,7 +100,7 @@ class _Copying:
         return list(dict.fromkeys(digests))
 
     async def write(self, raw: RawManifest, tag: str | None) -> None:
-        """Write a manifest, whose parts must exist, under a tag, or under its digest if there is no tag."""
+        """Write a manifest, whose parts must exist, under a tag; without a tag, under its digest."""
         document = raw.decode()
         place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type

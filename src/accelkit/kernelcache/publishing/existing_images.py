@@ -61,7 +61,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
         image: the image, by digest.
 
     Returns:
-        The stated predicate of each attachment, by digest: either that of a signature or that of an attestation.
+        The stated predicate of each attachment, by digest: the predicate of a signature or of an attestation.
 
     Raises:
         CacheError: a referrer of the image is not a manifest.
@@ -85,7 +85,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
 
 
 async def has_signature(client: RegistryClient, image: Reference) -> bool:
-    """Return whether an image has a signature, valid or not. Raises the errors of `list_attachments`."""
+    """Return whether an image has a signature, which may be invalid; raise the errors of `list_attachments`."""
     return SIGN_PREDICATE in (await list_attachments(client, image)).values()
 
 

@@ -1,11 +1,11 @@
 """Writer of a cache as the only layer of an image, and of the image's configuration.
 
-The same files give the same bytes, regardless of their owners and times: names are sorted, and owner, mode and time are
-fixed. The layer is written as one stream and is never completely in memory.
+The same files result in the same bytes, regardless of their owners and times: names are sorted, and owner, mode and
+time are fixed. The layer is written as one stream and is never completely in memory.
 
 Trees that ninja built keep their modification times, in whole seconds, because ninja rebuilds files that are older than
-their sources or newer than its log states. The log is part of the tree and contains times, so these trees never give
-the same bytes.
+their sources or newer than its log states. The log is part of the tree and contains times, so the bytes of these trees
+differ in each build.
 
 gzip uses zlib. ISA-L was twelve times as fast in one measurement (500 MB/s instead of 40 MB/s on one core), but does
 not guarantee the same output on every CPU. For speed, use zstd, which MCV cannot read.
@@ -38,7 +38,7 @@ _NINJA_LOG: Final = ".ninja_log"
 _BLOCK: Final = 512
 _END: Final = bytes(2 * _BLOCK)
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_RETRY: Final = "try again when nothing writes to the cache"
+_RETRY: Final = "try again when no process writes to the cache"
 _MEDIA_TYPES: Final[Mapping[tuple[MediaFamily, Compression], str]] = {
     ("oci", "gzip"): "application/vnd.oci.image.layer.v1.tar+gzip",
     ("oci", "zstd"): "application/vnd.oci.image.layer.v1.tar+zstd",
@@ -119,7 +119,7 @@ def write_image_config(
         layer: the result of `write_layer`.
         labels: the result of `formats.write_labels` for the cache.
         architecture: the CPU architecture of the host that built the cache, with its OCI name.
-        created: the time of creation, RFC 3339; fixed by default, so that the same cache gives the same image.
+        created: the time of creation, RFC 3339; fixed by default, so that the same cache results in the same image.
     """
     config = {
         "architecture": architecture,
@@ -182,7 +182,7 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes, None, int]:
-    """Yield the header of a file and its content, and return its size; if no time is given, use the file's own."""
+    """Yield the header of a file and its content, and return its size; without a time, use the time of the file."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status = os.fstat(file.fileno())
@@ -196,7 +196,7 @@ def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes,
             if left or file.read(1):
                 raise CacheError(f"the size of {path} changed while it was packed", next_step=_RETRY)
     except OSError as exc:
-        raise CacheError(f"the file {path} of the cache cannot be read: {exc.strerror}") from exc
+        raise CacheError(f"cannot read the file {path} of the cache: {exc.strerror}") from exc
     yield _pad(size)
     return size
 

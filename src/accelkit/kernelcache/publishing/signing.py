@@ -17,7 +17,7 @@ from accelkit.kernelcache.signatures.findings import sanitize_message
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
-_NEXT_STEP = "the image is pushed; correct the cause and repeat the command, or sign the digest later"
+_NEXT_STEP = "the image was pushed; correct the cause and repeat the command, or sign the digest later"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cosign:
         log: whether to create an entry in the transparency log.
         plain_http: whether to use the registry without TLS.
         arguments: other options for cosign.
-        environ: variables that cosign gets in addition to the environment of this process.
+        environ: environment variables for cosign in addition to those of this process.
     """
 
     program: str = "cosign"
@@ -92,7 +92,7 @@ class Cosign:
 
 
 def _shorten_output(text: str) -> str:
-    # cosign logs its error twice: the second time, it follows these words, without the preceding warnings.
+    # cosign logs its error twice. The second copy follows these words and has no warnings.
     error = " ".join(text.rpartition("error during command execution: ")[2].split())
     return sanitize_message(error[-500:])
 
@@ -104,7 +104,7 @@ async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySetting
         image: the image, by digest.
         cosign: the program and its options, without those for the registry.
         settings: the settings of the client that pushed the image.
-        lend_login: whether cosign gets the login from `settings`; otherwise it uses the user's Docker logins.
+        lend_login: whether cosign receives the login from `settings`; otherwise it uses the user's Docker logins.
 
     Raises:
         ConfigurationError: cosign is not installed, or a login cannot be read.

@@ -1,4 +1,4 @@
-"""Authorization: the challenges of registries, and the tokens and passwords that answer them."""
+"""Authorization at registries: their challenges, and the tokens and passwords in the response."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def parse_challenges(headers: list[str]) -> Challenge | None:
 
 
 class Authorizer:
-    """The authorization headers that answer the registries' challenges, cached per endpoint and scope.
+    """The authorization headers for the challenges of registries, cached per endpoint and scope.
 
     Args:
         session: the session for token requests.
@@ -91,10 +91,10 @@ class Authorizer:
         return {"Authorization": value} if value and self._clock() < until else {}
 
     async def answer_challenge(self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge) -> None:
-        """Answer a challenge, so that `find_header` returns the new header.
+        """Respond to a challenge, so that `find_header` returns the new header.
 
         Raises:
-            RegistryError: a required login is missing, or the token server refuses.
+            RegistryError: a required login is missing, or the token server refuses the request.
             ConfigurationError: a credential helper fails.
         """
         login = await self._settings.credentials.find_login(Reference(endpoint.registry, endpoint.repository))
@@ -103,7 +103,7 @@ class Authorizer:
                 raise RegistryError(
                     f"{endpoint.registry} requires a user name and a password for {endpoint.repository}",
                     status=401,
-                    next_step="log in by docker login, or give a pull secret",
+                    next_step="run docker login, or specify a pull secret",
                 )
             self._headers[endpoint.base, scope] = (_encode_basic(login), float("inf"))
             return
@@ -121,24 +121,24 @@ class Authorizer:
                 asyncio.timeout(self._settings.timeout_seconds),
                 self._request(realm, {"service": challenge.service, "scope": scope}, login) as response,
             ):
-                content = await read_limited(response, _MAX_TOKEN_BYTES, f"the answer of {server}")
+                content = await read_limited(response, _MAX_TOKEN_BYTES, f"the response of {server}")
                 status = response.status
         except (aiohttp.ClientError, OSError) as exc:
-            raise RegistryError(f"{server} cannot be reached: {exc or type(exc).__name__}", retryable=True) from exc
+            raise RegistryError(f"cannot reach {server}: {exc or type(exc).__name__}", retryable=True) from exc
         if status != 200:  # noqa: PLR2004 - HTTP's status for success
             raise RegistryError(
-                f"{server} refuses a token for {endpoint.repository}: HTTP {status}",
+                f"{server} refused a token for {endpoint.repository}: HTTP {status}",
                 status=status,
                 retryable=is_passing(status),
-                next_step="check the login for this registry" if login else "log in, or give a pull secret",
+                next_step="check the login for this registry" if login else "log in, or specify a pull secret",
             )
         try:
             token = _token.decode(content)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise RegistryError(f"the answer of {server} is not a token") from exc
+            raise RegistryError(f"the response of {server} is not a token") from exc
         value = token.token or token.access_token or ""
         if not value.isascii() or not value.isprintable() or not value.strip():
-            raise RegistryError(f"the answer of {server} has no usable token")
+            raise RegistryError(f"the response of {server} contains no valid token")
         seconds = _DEFAULT_SECONDS if token.expires_in is None else token.expires_in
         return value, min(seconds, _LONGEST_SECONDS)
 

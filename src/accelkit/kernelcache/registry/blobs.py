@@ -1,4 +1,4 @@
-"""Downloads of blobs: resumed after interruptions, hashed while they stream, never longer than announced."""
+"""Downloads of blobs: resumed after interruptions, hashed while they stream, limited to the announced size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.registry.exchange import SLOWEST, Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
-# How many interruptions are allowed without any byte received in between, and in total.
+# The maximum number of interruptions without a byte received in between, and in total.
 _BREAKS_IN_A_ROW = 4
 _BREAKS_AT_MOST = 32
 # The time that the slowest transfer may take in addition to the time for its bytes, in seconds.
 _GRACE_SECONDS = 120
-# For smaller chunks, the hand-over to a thread costs more than the hash.
+# For smaller chunks, passing the data to a thread takes more time than the hash.
 _HASH_HERE_BYTES = 64 << 10
 _PARTIAL = 206
 _BEYOND_THE_END = 416
@@ -41,7 +41,7 @@ async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Desc
     """
     transfer = _Transfer(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
     while not transfer.complete:
-        reason = "it ended early"
+        reason = "the response ended early"
         try:
             async with contextlib.aclosing(_stream_rest(exchange, endpoint, blob, transfer)) as chunks:
                 async for chunk in chunks:
@@ -55,7 +55,7 @@ async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Desc
 
 
 class _Transfer:
-    """The progress of a download: its offset, its hash so far, and its interruptions."""
+    """The progress of a download: the offset, the hash of the received bytes, and the interruptions."""
 
     def __init__(self, blob: Descriptor, name: str) -> None:
         self.offset = 0
@@ -76,7 +76,7 @@ class _Transfer:
         self._breaks_in_a_row = 0
         self.offset += len(chunk)
         if self.offset > self._blob.size:
-            raise RegistryError(f"{self.name} is longer than the {self._blob.size} bytes of its manifest")
+            raise RegistryError(f"{self.name} is longer than the {self._blob.size} bytes that its manifest states")
         await self._finish_hashing()
         if len(chunk) < _HASH_HERE_BYTES:
             self._hash.update(chunk)
@@ -87,7 +87,7 @@ class _Transfer:
     def require_time(self) -> None:
         if self._loop.time() > self._deadline:
             raise RegistryError(
-                f"{self.name} arrives too slowly: {self.offset} of {self._blob.size} bytes", retryable=True
+                f"the transfer of {self.name} is too slow: {self.offset} of {self._blob.size} bytes", retryable=True
             )
 
     def plan_pause(self, reason: str) -> float:
@@ -122,11 +122,11 @@ async def _stream_rest(
     url = endpoint.build_url(f"blobs/{blob.digest}")
     async with exchange.send(endpoint, "GET", url, headers=headers, accepted=accepted) as response:
         if response.status == _BEYOND_THE_END:
-            raise RegistryError(f"{transfer.name} is shorter than the {blob.size} bytes of its manifest")
+            raise RegistryError(f"{transfer.name} is shorter than the {blob.size} bytes that its manifest states")
         if response.status == _PARTIAL:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if found is None or int(found[1]) != skip:
-                raise RegistryError(f"{endpoint.registry} returns another range of a blob than requested")
+                raise RegistryError(f"{endpoint.registry} returned a different range of a blob than requested")
             skip = 0
         async for chunk in response.content.iter_any():
             # Skipped bytes also take time.

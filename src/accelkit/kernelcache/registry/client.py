@@ -39,7 +39,7 @@ _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 @dataclass(frozen=True)
 class RawManifest:
-    """A manifest as the registry sent it. `digest` is the digest of `content`, computed here."""
+    """A manifest with the unchanged bytes from the registry; `digest` is computed from `content`."""
 
     content: bytes
     media_type: str
@@ -86,7 +86,7 @@ class RegistryClient:
         await self._exchange.__aexit__()
 
     async def read_manifest(self, reference: Reference) -> RawManifest:
-        """Read a manifest or index by digest, or by tag if there is no digest.
+        """Read a manifest or index by digest; without a digest, by tag.
 
         Raises:
             RegistryError: the manifest is missing (status 404), is refused, or has a different digest.
@@ -127,7 +127,7 @@ class RegistryClient:
                         begun = True
                         yield chunk
             except RegistryError:
-                # The caller already has the first bytes of this mirror, so another endpoint cannot start over.
+                # The caller already has the first bytes from this mirror, so the transfer cannot restart elsewhere.
                 if begun or endpoint is endpoints[-1]:
                     raise
             else:
@@ -148,16 +148,16 @@ class RegistryClient:
         )
 
     async def list_referrers(self, reference: Reference) -> Referrers:
-        """List the referrers of a manifest, given by digest, by the referrers API and by the fallback tag.
+        """List the referrers of a manifest, given by digest, with the referrers API and the fallback tag.
 
-        Both are queried, because some registries return an empty list from the API and have only the tag. All mirrors
-        are also queried, because only they are reachable in an air-gapped cluster.
+        Both are queried, because some registries support only the tag, and return an empty list from the API. All
+        mirrors are also queried, because only mirrors are reachable in an air-gapped cluster.
 
         Raises:
             CacheError: the reference has no digest.
         """
         if not reference.digest:
-            raise CacheError(f"the referrers of {reference} can only be listed by digest")
+            raise CacheError(f"cannot list the referrers of {reference} without a digest")
         by_digest: dict[str, Descriptor] = {}
         problems: list[Problem] = []
         async with asyncio.TaskGroup() as group:
@@ -202,10 +202,10 @@ class RegistryClient:
         stated = answer.headers.get("Docker-Content-Digest", "")
         digest = compute_digest(answer.content)
         if reference.digest and digest != reference.digest:
-            raise RegistryError(f"{endpoint.registry} returns for {reference} a manifest with the digest {digest}")
+            raise RegistryError(f"{endpoint.registry} returned for {reference} a manifest with the digest {digest}")
         if stated.startswith("sha256:") and stated != digest:
             raise RegistryError(
-                f"{endpoint.registry} states the digest {stated[:71]!a} for {what}, but its bytes have {digest}"
+                f"{endpoint.registry} states the digest {stated[:71]!a} for {what}, but its content has {digest}"
             )
         return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
@@ -220,7 +220,9 @@ class RegistryClient:
                 return
             following = read_url(answer.following, base=url, registry=endpoint.registry)
             if not have_same_origin(following, URL(endpoint.base)):
-                raise RegistryError(f"{endpoint.registry} continues {what} on {following.raw_host}, another host")
+                raise RegistryError(
+                    f"{endpoint.registry} continues {what} on {following.raw_host}, which is another host"
+                )
             url = str(following)
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
 

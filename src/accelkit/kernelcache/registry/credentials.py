@@ -95,7 +95,7 @@ class RegistryCredentials:
 
     @classmethod
     def from_documents(cls, documents: Iterable[tuple[str, bytes]]) -> RegistryCredentials:
-        """Return the logins in pull secrets of tenants; credential helpers are ignored, because they would run here.
+        """Return the logins in pull secrets of tenants; ignore credential helpers, which would run on this host.
 
         Args:
             documents: the name of each document for messages, and its content in Docker's format.
@@ -106,7 +106,7 @@ class RegistryCredentials:
         return cls(configs=[_Config(auths=_decode_config(where, content).auths) for where, content in documents])
 
     def followed_by(self, other: RegistryCredentials) -> RegistryCredentials:
-        """Return these logins, followed by those from another source for registries that have no login in these."""
+        """Return these logins, with the logins of another source for registries without a login in these."""
         return RegistryCredentials({**other._logins, **self._logins}, (*self._configs, *other._configs))
 
     async def find_login(self, reference: Reference) -> Login | None:
@@ -144,8 +144,8 @@ def _decode_config(where: str, content: bytes) -> _Config:
 
 def _refuse_config(where: str, cause: Exception) -> ConfigurationError:
     return ConfigurationError(
-        f"the registry logins in {where} cannot be read: {cause}",
-        next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
+        f"cannot read the registry logins in {where}: {cause}",
+        next_step="use a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
     )
 
 
@@ -197,7 +197,7 @@ def _rank(key: str) -> tuple[int, bool]:
 
 
 def normalize_registry(host: str) -> str:
-    """Return the name of a registry as in references: in lower case, and `docker.io` for Docker Hub."""
+    """Return the name of a registry in the form of references: in lower case, and `docker.io` for Docker Hub."""
     lowered = host.lower()
     return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
 
@@ -230,12 +230,12 @@ async def _run_helper(helper: str, server: str) -> Login | None:
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as exc:
-        raise ConfigurationError(f"the credential helper {program} for {server} does not start: {exc}") from exc
+        raise ConfigurationError(f"cannot start the credential helper {program} for {server}: {exc}") from exc
     try:
         async with asyncio.timeout(_HELPER_SECONDS):
             out, err = await process.communicate(server.encode())
     except TimeoutError as exc:
-        raise ConfigurationError(f"the credential helper {program} did not answer within {_HELPER_SECONDS} s") from exc
+        raise ConfigurationError(f"the credential helper {program} did not respond within {_HELPER_SECONDS} s") from exc
     finally:
         if process.returncode is None:
             process.kill()
@@ -249,7 +249,7 @@ async def _run_helper(helper: str, server: str) -> Login | None:
         answer = _helper_answer.decode(out)
     except msgspec.DecodeError as exc:
         raise ConfigurationError(
-            f"the answer of the credential helper {program} is not in the format of its protocol"
+            f"the response of the credential helper {program} does not have the format of its protocol"
         ) from exc
     if answer.username == _TOKEN_USER:
         return Login(identity_token=answer.secret)

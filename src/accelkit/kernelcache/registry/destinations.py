@@ -1,4 +1,4 @@
-"""Destinations of requests: URLs from registries, the origins that get a login, plain HTTP, and proxies."""
+"""Destinations of requests: URLs from registries, the origins that receive a login, plain HTTP, and proxies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HTTP_PORT = 80
 
 
 def read_url(text: str, *, base: str, registry: str) -> URL:
-    """Return the URL that a registry named, with its quoting unchanged, as signed links and upload sessions require.
+    """Parse a URL from a registry without changing its quoting, as signed links and upload sessions require.
 
     Args:
         text: an absolute URL, or one relative to `base`.
         base: the URL of the request.
-        registry: the registry that named the URL, for the error.
+        registry: the registry that returned the URL, for the error message.
 
     Raises:
         RegistryError: the text is not an HTTP URL, or contains a user name or password.
@@ -59,7 +59,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], registry:
         url: the URL of the next request.
         base: the URL of the registry itself, which uses plain HTTP only if that is allowed.
         plain_http: each `host:port` that is allowed without TLS; `host` allows only its port 80.
-        registry: the registry that named the URL, for the error.
+        registry: the registry that returned the URL, for the error message.
 
     Raises:
         RegistryError: the URL uses plain HTTP, which is not allowed for its host.

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 Problem = RegistryError | CacheError
 
-# How long an unreachable registry is not queried again if its mirrors respond.
+# The time during which an unreachable registry is not queried again if its mirrors respond.
 _UNREACHABLE_SECONDS: Final = 30.0
 
 
@@ -52,7 +52,7 @@ class Endpoints:
         outcomes, answer = [task.result() for task in mirror_tasks], origin_task.result()
         if isinstance(answer, RegistryError) and answer.unreached:
             if all(map(_is_answer, outcomes)):
-                # The kept error of a registry is also returned for other images, so it must not be changed.
+                # The stored error of a registry is also returned for other images, so it must not be changed.
                 answer = copy.copy(answer)
                 answer.beside_mirrors = True
             elif not any(map(_is_answer, outcomes)):
@@ -104,5 +104,5 @@ async def _try(request: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: Re
 
 
 def _is_answer(outcome: object) -> bool:
-    """Return whether an endpoint answered the request; a response that an object is missing also counts."""
+    """Return whether an endpoint responded to the request; the response that an object is missing also counts."""
     return not isinstance(outcome, RegistryError) or outcome.missing

@@ -35,7 +35,7 @@ _FIRST_BACK_OFF_SECONDS = 0.5
 _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
 _NEXT_WITHOUT_TLS = "check its name and the network"
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# With large reads, the event loop takes less time while a layer streams.
+# Large reads reduce the load on the event loop while a layer streams.
 _READ_BUFFER_BYTES = 1 << 19
 
 
@@ -104,7 +104,7 @@ class Exchange:
         body_bytes: int = 0,
         attempts: int | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with retries, and yield the response, whose body is not read yet.
+        """Send a request with retries, and yield the response with its unread body.
 
         Args:
             endpoint: the endpoint whose login is used; `url` may be on another host.
@@ -118,8 +118,8 @@ class Exchange:
             attempts: the number of attempts; None for the number that the endpoint sets.
 
         Raises:
-            RegistryError: the request was refused, the response has another status, or the registry was not reached in
-                any attempt.
+            RegistryError: the request was refused, the response has another status, or no attempt reached the
+                registry.
         """
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
@@ -190,11 +190,11 @@ class Exchange:
         except aiohttp.ClientConnectorCertificateError as exc:
             raise RegistryError(
                 f"{endpoint.registry} has a certificate that is not trusted: {exc.certificate_error}",
-                next_step="give the file with its certificate authority, or check whether a proxy intercepts TLS",
+                next_step="specify the file with its certificate authority, or check whether a proxy intercepts TLS",
             ) from exc
         except (aiohttp.ClientError, OSError, UnicodeError) as exc:
             raise RegistryError(
-                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {_describe(exc)}",
+                f"cannot reach {endpoint.registry} for {endpoint.repository}: {_describe(exc)}",
                 retryable=True,
                 unreached=isinstance(exc, _UNREACHED),
                 next_step=_NEXT_WITH_TLS if URL(endpoint.base).scheme == "https" else _NEXT_WITHOUT_TLS,
@@ -239,7 +239,9 @@ class Exchange:
                 return response
             response.release()
             url = read_url(location, base=str(response.url), registry=endpoint.registry)
-        raise RegistryError(f"{endpoint.registry} redirects more than {_MAX_REDIRECTS} times for {endpoint.repository}")
+        raise RegistryError(
+            f"{endpoint.registry} redirected more than {_MAX_REDIRECTS} times for {endpoint.repository}"
+        )
 
 
 def _describe(exc: Exception) -> str:

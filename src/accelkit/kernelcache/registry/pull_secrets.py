@@ -1,4 +1,4 @@
-"""Pull secrets of a cache, read one by one, without a list, watch or cache."""
+"""Pull secrets of a cache, read individually, without a list, watch or cache."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
         names: the names of the Secrets, in order of precedence; only the first `MAX_SECRETS` are read.
 
     Raises:
-        PullSecretError: a Secret is missing, may not be read, or contains no logins.
-        ApiError: the API server did not answer.
+        PullSecretError: a Secret is missing, is not readable, or contains no logins.
+        ApiError: the API server did not respond.
     """
     documents = []
     for name in names[:MAX_SECRETS]:
@@ -51,9 +51,9 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
         except ApiError as exc:
             if exc.unanswered:
                 raise
-            raise PullSecretError(f"{where} cannot be read: {exc.message}", next_step=_advise(exc, namespace)) from exc
+            raise PullSecretError(f"cannot read {where}: {exc.message}", next_step=_advise(exc, namespace)) from exc
         except UNREADABLE as exc:
-            raise PullSecretError(f"{where} cannot be read: {exc}") from exc
+            raise PullSecretError(f"cannot read {where}: {exc}") from exc
         documents.append((where, _decode(where, secret)))
     try:
         return RegistryCredentials.from_documents(documents)
@@ -65,7 +65,7 @@ def _advise(exc: ApiError, namespace: str) -> str:
     if exc.not_found:
         return f"create it in {namespace}, or remove it from imagePullSecrets"
     if exc.reason != "Forbidden":
-        return "check that the API server answers; accelkit tries again"
+        return "check that the API server responds; accelkit retries automatically"
     return f"add {namespace} to kernel_cache_pull_secret_namespaces, and run site.yml again"
 
 

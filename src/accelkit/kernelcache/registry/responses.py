@@ -50,7 +50,7 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) 
 
 
 def read_next_page(response: aiohttp.ClientResponse) -> str | None:
-    """Return the next page in the `Link` header; None if there is none.
+    """Return the URL of the next page in the `Link` header; None on the last page.
 
     Raises:
         RegistryError: the header is invalid, so the list is incomplete.
@@ -58,7 +58,7 @@ def read_next_page(response: aiohttp.ClientResponse) -> str | None:
     try:
         link = response.links.get("next")
     except ValueError as exc:
-        raise RegistryError(f"{response.url.raw_host} names an invalid next page: {exc}") from exc
+        raise RegistryError(f"{response.url.raw_host} returned an invalid link to the next page: {exc}") from exc
     return str(link["url"]) if link else None
 
 
@@ -71,14 +71,14 @@ async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpo
         # The message is printed on terminals, which interpret control characters.
         detail = "".join(character for character in " ".join(detail.split()) if character.isprintable())
     next_step = {
-        401: "log in to it, or give a pull secret",
+        401: "log in to the registry, or specify a pull secret",
         403: "this login lacks the permission; request it, or use another login",
-        404: "check the name; some registries also answer 404 to users without permission",
+        404: "check the name; some registries also return 404 to users without permission",
     }.get(status, "")
     path = response.url.path.split(f"/v2/{endpoint.repository}/", 1)[-1]
     message = f" ({detail[:_MAX_DETAIL_CHARACTERS]})" if detail else ""
     return RegistryError(
-        f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{message}",
+        f"{endpoint.registry} returned HTTP {status} for {method} {endpoint.repository} {path}{message}",
         status=status,
         retryable=is_passing(status),
         retry_after_seconds=_read_retry_after(response),

@@ -88,7 +88,7 @@ class RegistrySettings:
             registry, equals, mirror = text.partition("=")
             if not equals or not registry or not mirror or "://" in mirror:
                 raise ConfigurationError(
-                    f"{text!r} is not a mirror", next_step="write it as quay.io=mirror.example:5000/quay"
+                    f"{text!r} is not a valid mirror", next_step="write it as quay.io=mirror.example:5000/quay"
                 )
             name = normalize_registry(registry)
             by_registry[name] = (*by_registry.get(name, ()), mirror)
@@ -110,7 +110,7 @@ class RegistrySettings:
         return (*mirrors, self.find_origin(reference))
 
     def find_origin(self, reference: Reference) -> RegistryEndpoint:
-        """Return the registry that the reference names, to which all writes go."""
+        """Return the registry in the reference, which receives all writes."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
     def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
@@ -130,7 +130,7 @@ class RegistrySettings:
                 context.load_verify_locations(cafile=str(self.ca_file))
             except (OSError, ssl.SSLError) as exc:
                 raise ConfigurationError(
-                    f"the certificate authorities of registries in {self.ca_file} cannot be read: {exc}",
-                    next_step="give a PEM file with the certificates of the authorities",
+                    f"cannot read the certificate authorities of registries in {self.ca_file}: {exc}",
+                    next_step="use a PEM file with the certificates of the authorities",
                 ) from exc
         return context

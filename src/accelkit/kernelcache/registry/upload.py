@@ -72,7 +72,7 @@ class Uploads:
 
         Raises:
             CacheError: `content` yields more or fewer bytes than the size in the descriptor.
-            RegistryError: the request was refused, or the registry was not reached in any attempt.
+            RegistryError: the request was refused, or no attempt reached the registry.
         """
         if await self.has_blob(reference, blob.digest):
             return False
@@ -116,12 +116,12 @@ class Uploads:
                 return None
             location = response.headers.get("Location")
             if not location:
-                raise RegistryError(f"{endpoint.registry} accepts an upload, but returns no URL for it")
+                raise RegistryError(f"{endpoint.registry} accepted an upload, but returned no URL for it")
             url = read_url(location, base=str(response.url), registry=endpoint.registry)
         return f"{url}{'&' if url.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
 
     async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
-        """Write a manifest under the tag of the reference, or under its digest if there is no tag.
+        """Write a manifest under the tag of the reference; without a tag, under its digest.
 
         Returns:
             The digest of the manifest.
@@ -135,7 +135,7 @@ class Uploads:
         document = decode_manifest(content, media_type)
         if reference.digest not in {None, digest}:
             raise CacheError(
-                f"a manifest with the digest {digest} cannot be written as {reference}", next_step="use a tag instead"
+                f"cannot write a manifest with the digest {digest} as {reference}", next_step="use a tag instead"
             )
         url = endpoint.build_url(f"manifests/{reference.tag or digest}")
         async with self._put(endpoint, url, content, media_type) as response:
@@ -180,7 +180,7 @@ class Uploads:
         if answer.status == 200:  # noqa: PLR2004 - HTTP's status for success
             document = decode_manifest(answer.content)
             if not isinstance(document, Index):
-                raise CacheError(f"{url} is not an index, so a signature cannot be added to it")
+                raise CacheError(f"cannot add a signature to {url}, because it is not an index")
             if any(descriptor.digest == entry.digest for descriptor in document.manifests):
                 return
             # Entries and unknown fields from other tools must not change.
@@ -191,7 +191,7 @@ class Uploads:
 
 
 class _BlobBody:
-    """The body of an upload. It keeps an error of its source, because the registry did not cause it."""
+    """The body of an upload. It stores an error of its source, which is not an error of the registry."""
 
     def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
         self.failure: Exception | None = None

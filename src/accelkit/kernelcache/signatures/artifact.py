@@ -1,4 +1,4 @@
-"""Verification of bundles for files, as the client protocol of Sigstore's conformance suite requires it."""
+"""Verification of bundles for files, as required by the client protocol of Sigstore's conformance suite."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoo
             raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
         content = bundle.read_bytes()
     except OSError as exc:
-        raise ConfigurationError(f"the bundle {bundle} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read the bundle {bundle}: {exc}") from exc
     return judge_signature(_read_evidence(content, artifact), signer, trust, datetime.now(UTC))
 
 
@@ -63,13 +63,13 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
         statement = read_json(bundle.dsse_envelope.payload, _statement, "the statement in the envelope")
         if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
             raise RejectedError(
-                RejectionReason.SUBJECT_MISMATCH, f"the bundle signs another file than sha256:{digest.hex()}"
+                RejectionReason.SUBJECT_MISMATCH, f"the bundle signs a file other than sha256:{digest.hex()}"
             )
         return evidence
     message = bundle.message_signature
     if message.message_digest is not None and message.message_digest.digest != digest:
         raise RejectedError(
-            RejectionReason.SUBJECT_MISMATCH, f"the bundle signs another file than sha256:{digest.hex()}"
+            RejectionReason.SUBJECT_MISMATCH, f"the bundle signs a file other than sha256:{digest.hex()}"
         )
     return SignatureEvidence(
         format="cosign-v3",
@@ -83,7 +83,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
 
 
 def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
-    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, otherwise None."""
+    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, or None."""
     path = Path(artifact)
     if path.is_file():
         try:
@@ -91,7 +91,7 @@ def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").digest(), data
         except OSError as exc:
-            raise ConfigurationError(f"{artifact} cannot be read: {exc}") from exc
+            raise ConfigurationError(f"cannot read {artifact}: {exc}") from exc
     if found := _DIGEST.fullmatch(artifact):
         return bytes.fromhex(found[1]), None
     raise ConfigurationError(f"{artifact} is neither a file nor sha256: with 64 hexadecimal digits")

@@ -17,7 +17,7 @@ from accelkit.kernelcache.signatures.findings import RejectedError, RejectionRea
 
 # The only predicate for signatures of an image; all other predicates are attestations about it.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
-# The annotation in which cosign repeats the predicate outside of the bundle as a hint.
+# The annotation in which cosign repeats the predicate outside the bundle as a hint.
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
@@ -42,7 +42,7 @@ _statement = msgspec.json.Decoder(_Statement)
 def may_be_bundle(referrer: Descriptor) -> bool:
     """Return whether an entry in a list of referrers may be a bundle; the type in its manifest decides.
 
-    The entries of some lists have no type, or have that of the empty configuration, which cosign 3 itself writes.
+    The entries of some lists have no type, or have the type of the empty configuration, which cosign 3 writes.
     """
     return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 
@@ -75,7 +75,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
     Args:
         content: the JSON of the bundle.
         digest: the digest of the image's manifest.
-        source: where the bundle was found, for messages.
+        source: the origin of the bundle, for messages.
 
     Raises:
         RejectedError: the bundle cannot be read, is not a signature of an image, or signs another image.
@@ -127,13 +127,13 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
     if statement.predicate_type != SIGN_PREDICATE:
         raise RejectedError(
             RejectionReason.NOT_A_SIGNATURE,
-            f"it states {statement.predicate_type} about the image, which is not a signature",
+            f"the statement has the predicate {statement.predicate_type}, which is not a signature",
         )
     wanted = digest.removeprefix("sha256:")
     for subject in statement.subject[:_MAX_SUBJECTS]:
         if subject.digest.get("sha256") == wanted:
             return subject.annotations or {}
-    raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs an image other than {digest}")
+    raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"the signature is for an image other than {digest}")
 
 
 def read_material(bundle: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def read_material(bundle: Any) -> dict[str, Any]:
     except ValueError as exc:
         raise RejectedError(RejectionReason.UNREADABLE, f"a certificate of the bundle cannot be read: {exc}") from exc
     if not certificates and not material.public_key:
-        raise RejectedError(RejectionReason.UNREADABLE, "the bundle names neither a key nor a certificate")
+        raise RejectedError(RejectionReason.UNREADABLE, "the bundle contains neither a key nor a certificate")
     if len(material.tlog_entries) > 1:
         raise RejectedError(RejectionReason.UNREADABLE, "the bundle has several log entries")
     record = _convert_record(material.tlog_entries[0]) if material.tlog_entries else None
@@ -179,7 +179,7 @@ def _convert_record(entry: Any) -> LogRecord:
 
 
 def _convert_for_sigstore(bundle: Any) -> Any:
-    """Return the same bundle as an object of `sigstore`, or None if it does not support this kind of material."""
+    """Return the same bundle as an object of `sigstore`; None if `sigstore` does not support this kind of material."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 

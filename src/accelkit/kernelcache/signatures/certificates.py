@@ -32,7 +32,7 @@ def check_path(
     *,
     private: bool = False,
 ) -> list[x509.Certificate]:
-    """Build a path from a certificate to a trusted one, valid at a given time, and check its usages.
+    """Build a path from a certificate to a trusted certificate, valid at a given time, and check its usages.
 
     A missing key usage never restricts a certificate (RFC 5280, section 4.2.1.3), as in cosign and containers/image.
 
@@ -67,39 +67,39 @@ def check_path(
         path = verifier.verify(certificate, [*authorities.intermediates, *chain]).chain[1:]
     except (VerificationError, ValueError, x509.UnsupportedGeneralNameType) as exc:
         raise RejectedError(
-            RejectionReason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
+            RejectionReason.UNTRUSTED_ROOT, f"the certificate has no path to a trusted certificate: {exc}"
         ) from exc
     _check_usages(certificate, path, private=private)
     return path
 
 
 def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *, private: bool) -> None:
-    """Check that a certificate is for code signing, and that every authority above it may issue such certificates."""
+    """Check that a certificate is valid for code signing, and that its authorities may issue such certificates."""
     extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is that of an authority, not of a signer")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate belongs to an authority, not to a signer")
     for each in path:
         limits = _read_extensions(each).get(x509.ExtendedKeyUsage)
         if isinstance(limits, x509.ExtendedKeyUsage) and _SIGNING_CODE.isdisjoint(limits):
             raise RejectedError(
-                RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not for code signing"
+                RejectionReason.UNTRUSTED_ROOT, "an authority above the certificate is not valid for code signing"
             )
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if isinstance(key_usage, x509.KeyUsage) and not key_usage.digital_signature:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not valid for digital signatures")
     if extended is None:
         if private:
             return
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate has no extended key usage")
     accepted = _SIGNING_CODE if private else {ExtendedKeyUsageOID.CODE_SIGNING}
     if not isinstance(extended, x509.ExtendedKeyUsage) or accepted.isdisjoint(extended):
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for code signing")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not valid for code signing")
 
 
 def _check_signs_certificates(_policy: object, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
     if usage is not None and not usage.key_cert_sign:
-        raise ValueError("an authority is not for signing certificates")
+        raise ValueError("an authority is not valid for signing certificates")
 
 
 def check_identity(
@@ -108,7 +108,7 @@ def check_identity(
     """Check the identity in a certificate.
 
     Returns:
-        The subject that matched (the first one if no subject is required), and the issuer or None if there is none.
+        The matching subject, or the first subject if none is required; and the issuer, or None if it is missing.
 
     Raises:
         RejectedError: the certificate has a different subject or issuer.
@@ -116,7 +116,7 @@ def check_identity(
     subjects, issuer_name = read_subjects(certificate), read_issuer(certificate)
     if issuer is not None and not (issuer_name and issuer.matches(issuer_name)):
         raise RejectedError(
-            RejectionReason.IDENTITY_MISMATCH, f"the issuer is {issuer_name or 'not given'}, not {issuer}"
+            RejectionReason.IDENTITY_MISMATCH, f"the issuer is {issuer_name or 'missing'}, not {issuer}"
         )
     if subject is None:
         return (subjects[0] if subjects else certificate.subject.rfc4514_string()), issuer_name
@@ -160,7 +160,7 @@ def read_key(certificate: x509.Certificate) -> PublicKey:
     try:
         key = wrap_public_key(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
+        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"cannot use the key of the certificate: {exc}") from exc
     if weakness := key.weakness:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate has {weakness}")
     return key
@@ -184,7 +184,7 @@ def _read_unrecognized(certificate: x509.Certificate, identifier: ObjectIdentifi
 
 
 def _decode_utf8_string(der: bytes) -> str | None:
-    """Return the text of a DER UTF8String; None if the bytes are not one."""
+    """Return the text of a DER UTF8String; None if the bytes are not a UTF8String."""
     if len(der) < 2 or der[0] != _UTF8_STRING:  # noqa: PLR2004 - tag and length
         return None
     length, start = der[1], 2

@@ -29,7 +29,7 @@ def read_json(
         RejectedError: the document cannot be read or is ambiguous.
     """
     try:
-        # msgspec silently uses the last one of repeated fields; the standard library allows a check for them.
+        # msgspec silently uses the last of several fields with the same name; the standard library can detect them.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
         return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:
@@ -39,7 +39,7 @@ def read_json(
 def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a field is given twice")
+        raise ValueError("a field is repeated")
     return fields
 
 

@@ -15,7 +15,7 @@ from accelkit.kernelcache.signatures.keys import PublicKey
 
 # The limit for each part of a signature.
 MAX_SIGNATURE_BYTES = 1 << 20
-# The last second that a date can hold, and the last integer on which all readers of JSON agree.
+# The last second that a date can represent, and the largest integer that all JSON parsers read exactly.
 _LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 _LAST_INTEGER = (1 << 53) - 1
 
@@ -24,7 +24,7 @@ class SignatureMaterial(msgspec.Struct, frozen=True):
     """An unverified signature as it was attached to an image, kept so that it can be verified again.
 
     Attributes:
-        source: where it was found, for messages.
+        source: its origin, for messages.
         content: a bundle, or the payload that cosign 2 signs.
         annotations: the annotations of the payload's layer; None for a bundle.
     """
@@ -39,8 +39,8 @@ class LogRecord:
     """An unverified entry of a transparency log.
 
     Attributes:
-        body: the entry as the log canonicalized it.
-        log_id: the SHA-256 of the log's key; a hint.
+        body: the entry in the canonical form of the log.
+        log_id: the SHA-256 of the log's key; only a hint.
         log_index: the index in the log.
         integrated_time: seconds since 1970, or None; only the promise verifies it.
         promise: the log's signature over the four fields above, or None.
@@ -70,7 +70,7 @@ class LogRecord:
 
     @property
     def proven_index(self) -> int:
-        """The index in the log that the promise or the proof verifies; only a promise verifies `log_index`."""
+        """The index in the log, verified by the promise or the proof; only a promise verifies `log_index`."""
         return int(self.proof.inclusion_proof.log_index) if self.promise is None else self.log_index
 
 
@@ -80,7 +80,7 @@ class SignatureEvidence:
 
     Attributes:
         format: `cosign-v2` or `cosign-v3`.
-        source: where it was found, for messages.
+        source: its origin, for messages.
         signed: the signed bytes; None if only their digest is known.
         signed_digest: the SHA-256 of the signed bytes.
         payload_digest: the SHA-256 of the payload; differs from `signed_digest` only for envelopes.
@@ -88,7 +88,7 @@ class SignatureEvidence:
         enveloped: whether it is the signature of an envelope (DSSE).
         certificate: the certificate of the signer, or None for a plain key.
         chain: untrusted certificates from the signature.
-        hint: the key that the bundle names; None if it names none.
+        hint: the key hint in the bundle, or None.
         record: the log entry, or None.
         timestamps: RFC 3161 responses over the signature, in DER.
         annotations: the claims of the signature in addition to the digest.
@@ -111,10 +111,10 @@ class SignatureEvidence:
     bundle: Any = None
 
     def check(self, key: PublicKey) -> None:
-        """Check that a key made the signature.
+        """Check that the signature was made with a key.
 
         Raises:
-            RejectedError: the signature is not by this key.
+            RejectedError: the signature was not made with this key.
         """
         if self.signed is None:
             key.check_digest(self.signature, self.signed_digest)

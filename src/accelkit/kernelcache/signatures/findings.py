@@ -13,7 +13,7 @@ MAX_MESSAGE_LENGTH = 500
 
 
 class RejectionReason(enum.StrEnum):
-    """Why a signature is rejected, in order of progress; for the last two, the result is unknown."""
+    """The reason for a rejection, in order of progress; for the last two reasons, the result is unknown."""
 
     NOT_COVERED = "NotCovered"
     NO_SIGNATURES = "NoSignatures"
@@ -33,7 +33,7 @@ class RejectionReason(enum.StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether the result is unknown, so that a later attempt may give a verdict."""
+        """Whether the result is unknown, so a later attempt may produce a verdict."""
         return self in {RejectionReason.REGISTRY_UNAVAILABLE, RejectionReason.TRUST_ROOT_UNAVAILABLE}
 
 
@@ -48,8 +48,8 @@ class Signature:
         identity: the subject of the certificate, or `sha256:…` of the public key.
         issuer: the issuer of the identity; None for a key.
         log_index: the index in the transparency log; None if no entry was verified.
-        signed_at: the verified time of the signature; None if there is none.
-        source: where it was found.
+        signed_at: the verified time of the signature, or None.
+        source: its origin.
     """
 
     policy: str
@@ -64,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one signature does not satisfy one signer; an empty `source` or `signer` means all of them.
+    """The reason why one signature does not satisfy one signer; an empty `source` or `signer` means all of them.
 
     If the registry was not reached, `beside_mirrors` states whether all of its mirrors have responded.
     """
@@ -115,8 +115,8 @@ class UnverifiedError(SignatureError):
 def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
     """Return the failure to report first.
 
-    It is the one with the most progress. A temporary failure comes before all others, because the unread object may be
-    the valid signature, so that the result is unknown.
+    The failure with the most progress comes first. A temporary failure precedes all others, because the unread object
+    may be the valid signature, so the result is unknown.
     """
     order = list(RejectionReason)
     return max(failures, key=lambda failure: order.index(failure.reason))

@@ -1,4 +1,4 @@
-"""Verification of an image: resolve it to a digest, fetch its signatures in both formats, verify them by policy."""
+"""Verification of an image: resolve it to a digest, fetch its signatures in both formats, apply the policies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def verify_image(
 
     Args:
         client: an open client.
-        image: the image, by tag or digest. The result has the verified digest; use only that, because tags move.
+        image: the image, by tag or digest. Use only the digest in the result, because tags can change.
         policies: the signer policies.
         namespace: the namespace for which the policies are selected; None for no particular namespace.
         clock: returns the time at which certificates without a verified signing time must be valid.
@@ -86,20 +86,19 @@ async def verify_image(
             attached = await _fetch_signatures(client, pinned)
     except RegistryError as exc:
         failure = _convert_error(exc)
-        raise UnverifiedError(
-            f"{image} cannot be verified: {failure.message}", (failure,), next_step=exc.next_step
-        ) from exc
+        raise UnverifiedError(f"cannot verify {image}: {failure.message}", (failure,), next_step=exc.next_step) from exc
     except TimeoutError as exc:
         failure = Failure(
-            RejectionReason.REGISTRY_UNAVAILABLE, f"{image.registry} took longer than {patience_seconds:g} seconds"
+            RejectionReason.REGISTRY_UNAVAILABLE,
+            f"requests to {image.registry} took longer than {patience_seconds:g} seconds",
         )
-        raise UnverifiedError(f"{image} cannot be verified: {failure.message}", (failure,)) from exc
+        raise UnverifiedError(f"cannot verify {image}: {failure.message}", (failure,)) from exc
     now = clock()
 
     def satisfy_all() -> tuple[Signature, ...]:
         return tuple(_satisfy(policy, attached, policies.trust, now, pinned) for policy in covering)
 
-    # Verification takes CPU time, during which the event loop of a service must keep running.
+    # Verification takes CPU time, during which the event loop of a service must continue to run.
     signatures = await asyncio.to_thread(satisfy_all)
     return Verification(pinned, manifest, signatures, policies.digest, attached.material)
 
@@ -139,7 +138,7 @@ def _select(policies: SignerPolicies, image: Reference, namespace: str | None) -
     where = f" for namespace {namespace}" if namespace else ""
     failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
     raise UnverifiedError(
-        failure.message, (failure,), next_step="add a policy with the signers of the image, or give the namespace"
+        failure.message, (failure,), next_step="add a policy with the signers of the image, or specify the namespace"
     )
 
 
@@ -177,23 +176,23 @@ def _satisfy(policy: SignerPolicy, attached: _Attached, trust: TrustRoot, now: d
                 source=evidence.source,
             )
     if not failures:
-        failures = [Failure(RejectionReason.NO_SIGNATURES, "it has no signatures")]
+        failures = [Failure(RejectionReason.NO_SIGNATURES, "the image has no signatures")]
     first = choose_nearest(tuple(failures))
     kept = (first, *(each for each in failures if each is not first))[:MAX_FAILURES]
     next_step = {
-        RejectionReason.NO_SIGNATURES: f"sign it: cosign sign {image.name}@{image.digest}",
-        RejectionReason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
-        RejectionReason.IDENTITY_MISMATCH: f"if that identity may sign it, add it to the policy {policy.name}",
+        RejectionReason.NO_SIGNATURES: f"sign the image: cosign sign {image.name}@{image.digest}",
+        RejectionReason.NOT_A_SIGNATURE: f"sign the image: cosign sign {image.name}@{image.digest}",
+        RejectionReason.IDENTITY_MISMATCH: f"if that identity may sign the image, add it to the policy {policy.name}",
         RejectionReason.LOG_ENTRY_MISSING: (
             "sign with a transparency log, or set transparencyLog: notRequired for the signer"
         ),
-        RejectionReason.TRUST_ROOT_UNAVAILABLE: "give the trusted root of the Sigstore instance that signed it",
+        RejectionReason.TRUST_ROOT_UNAVAILABLE: "specify the trusted root of the Sigstore instance of the signer",
     }.get(first.reason, "")
     raise UnverifiedError(f"{image} does not satisfy policy {policy.name}: {first}", kept, next_step=next_step)
 
 
 async def _fetch_signatures(client: RegistryClient, image: Reference) -> _Attached:
-    """Return all readable signatures, with failures for the others, because one valid signature is enough."""
+    """Return all readable signatures, and failures for the others, because one valid signature is sufficient."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each(client, image)) for each in (_fetch_bundles, _fetch_signature_images)]
     new, old = (task.result() for task in tasks)
@@ -226,19 +225,18 @@ async def _fetch_bundles(client: RegistryClient, image: Reference) -> _Attached:
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
     """Return the referrers that may be bundles: stated signatures, then attestations, then entries without a type.
 
-    An entry with another type is not a bundle. The entries of some lists have no type, or have that of the empty
-    configuration, which cosign 3 itself writes to the fallback tag. For these entries, the type in the manifest
-    decides.
+    An entry with another type is not a bundle. The entries of some lists have no type, or have the type of the empty
+    configuration, which cosign 3 writes to the fallback tag. For these entries, the type in the manifest decides.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
     return sorted(candidates, key=_rank)
 
 
 def _rank(referrer: Descriptor) -> int:
-    """Return the position of an entry in the order; the annotation is only a hint, and the bundle itself decides."""
+    """Return the position of an entry in the order; the annotation is only a hint, and the bundle decides."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
-    # With many attestations, the signature would otherwise exceed the limit.
+    # Otherwise, many attestations could use up the limit before the signature is read.
     stated = referrer.annotations.get(bundles.PREDICATE_ANNOTATION, bundles.SIGN_PREDICATE)
     return 0 if stated == bundles.SIGN_PREDICATE else 1
 
@@ -250,10 +248,12 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
         return None
     if document.subject is None or document.subject.digest != image.digest:
         raise RejectedError(
-            RejectionReason.SUBJECT_MISMATCH, f"its manifest refers to another image than {image.digest}"
+            RejectionReason.SUBJECT_MISMATCH, f"the manifest of the bundle refers to an image other than {image.digest}"
         )
     if len(document.layers) != 1:
-        raise RejectedError(RejectionReason.UNREADABLE, f"it has {len(document.layers)} layers instead of one")
+        raise RejectedError(
+            RejectionReason.UNREADABLE, f"the manifest of the bundle has {len(document.layers)} layers instead of one"
+        )
     return await client.read_blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
 
 
@@ -286,12 +286,12 @@ async def _fetch_signature_images(client: RegistryClient, image: Reference) -> _
 def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
     document = raw.decode()
     if not isinstance(document, Manifest):
-        raise CacheError("it is an index, not an image")
+        raise CacheError("the tag of the signatures points to an index, not to an image")
     return [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
 
 
 def _identify(layer: Descriptor) -> tuple[str, str]:
-    # Several signatures of one image have the same payload, and differ only in the annotations.
+    # Several signatures of one image have the same payload and differ only in their annotations.
     return layer.digest, repr(sorted(layer.annotations.items()))
 
 

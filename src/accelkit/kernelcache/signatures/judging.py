@@ -1,7 +1,7 @@
 """Verification of one signature against one signer of a policy.
 
-This module makes all checks, with sigstore's parts for log, certificate log and time. If sigstore itself supports this
-kind of signature (certificates of Fulcio with a log entry, in a bundle), it must accept the signature too.
+This module performs all checks. It uses sigstore for the log, the certificate log and timestamps. If sigstore supports
+the kind of signature (a bundle with a certificate of Fulcio and a log entry), it must also accept the signature.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class VerifiedSigner:
 
 
 def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
-    """Verify a signature whose claim is about the right image.
+    """Verify a signature with a claim about the correct image.
 
     Args:
         evidence: the signature.
@@ -56,8 +56,10 @@ def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoo
     except RejectedError:
         raise
     except Exception as exc:
-        # Four libraries parse untrusted data here. With any other error of theirs, the signature is rejected.
-        raise RejectedError(RejectionReason.UNREADABLE, f"it cannot be verified: {type(exc).__name__}: {exc}") from exc
+        # Four libraries parse untrusted data here. Their other errors also reject the signature.
+        raise RejectedError(
+            RejectionReason.UNREADABLE, f"cannot verify the signature: {type(exc).__name__}: {exc}"
+        ) from exc
     for name, value in signer.annotations.items():
         if evidence.annotations.get(name) != value:
             raise RejectedError(RejectionReason.ANNOTATION_MISMATCH, f"the signature lacks the claim {name}={value}")
@@ -66,9 +68,9 @@ def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoo
 
 def _judge_by_key(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
     if evidence.certificate is not None:
-        raise RejectedError(RejectionReason.OTHER_KIND, "it is by a certificate, not by a key")
+        raise RejectedError(RejectionReason.OTHER_KIND, "the signature was made with a certificate, not with a key")
     hinted = [key for key in signer.keys if key.hint == evidence.hint]
-    rejected = RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is by none of the keys")
+    rejected = RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with any of the keys")
     # A hint is not binding: without a match, each key is tried.
     for key in hinted or signer.keys:
         try:
@@ -96,7 +98,7 @@ def _judge_by_certificate(
 ) -> VerifiedSigner:
     certificate = evidence.certificate
     if certificate is None:
-        raise RejectedError(RejectionReason.OTHER_KIND, "it is by a key, not by a certificate")
+        raise RejectedError(RejectionReason.OTHER_KIND, "the signature was made with a key, not with a certificate")
     if evidence.record is None and signer.log_required:
         raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry in a transparency log")
     key = read_key(certificate)
@@ -127,7 +129,7 @@ def _names_private_subject(signer: Signer) -> bool:
 
 
 def _verify_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
-    """Return the times that timestamp authorities and the log state for the signature, after a check of the entry."""
+    """Check the log entry, and return the times that timestamp authorities and the log state for the signature."""
     times = verify_timestamps(evidence, trust.timestampers) if evidence.timestamps else []
     if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
         times.append(moment)
@@ -154,12 +156,12 @@ def _check_promise_of_certificate_log(
 
     keys = trust.find_certificate_logs(certificate.not_valid_before_utc)
     if not path:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is that of an authority, not of a signer")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate belongs to an authority, not to a signer")
     try:
         verify_certificate_log_promise(certificate, path, keys)
     except (Error, ValueError) as exc:
         raise RejectedError(
-            RejectionReason.UNTRUSTED_ROOT, f"no trusted certificate log promised this certificate: {exc}"
+            RejectionReason.UNTRUSTED_ROOT, f"the certificate has no promise from a trusted certificate log: {exc}"
         ) from exc
 
 
@@ -169,7 +171,7 @@ def _check_with_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
     from sigstore.verify.policy import UnsafeNoOp  # noqa: PLC0415 - the same
     from sigstore_models.common.v1 import HashAlgorithm  # noqa: PLC0415 - the same
 
-    # The identity is already checked, by expressions that sigstore does not support.
+    # The identity is already checked, with expressions that sigstore does not support.
     any_identity = UnsafeNoOp()
     try:
         if evidence.enveloped:
@@ -178,4 +180,4 @@ def _check_with_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
             hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=evidence.signed_digest)
             trust.verifier.verify_artifact(hashed, evidence.bundle, any_identity)
     except (Error, ValueError) as exc:
-        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"sigstore rejects it: {exc}") from exc
+        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"sigstore rejected the signature: {exc}") from exc

@@ -1,4 +1,4 @@
-"""Public keys, and the verification of signatures by them."""
+"""Public keys, and the verification of signatures with them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PublicKey:
 
     @property
     def weakness(self) -> str | None:
-        """Why signatures by the key are rejected, as a noun phrase; None if they are not rejected."""
+        """The reason why signatures with the key are rejected, as a noun phrase; None if they are accepted."""
         if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
             return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
         if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
@@ -65,28 +65,28 @@ class PublicKey:
         cosign uses SHA-256 for every curve, and other tools use the hash of the curve.
 
         Raises:
-            RejectedError: the signature is not by this key, or the kind of the key is not supported.
+            RejectedError: the signature was not made with this key, or the kind of the key is not supported.
         """
         if isinstance(self.key, ec.EllipticCurvePublicKey):
             curve_hash = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
             if any(self._is_signed(signature, data, algorithm) for algorithm in (hashes.SHA256(), curve_hash)):
                 return
-            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with this key")
         if not self._is_signed(signature, data, hashes.SHA256()):
-            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
-        """Check a signature over data of which only the SHA-256 digest is known.
+        """Check a signature over data, given only the SHA-256 digest of the data.
 
         Raises:
-            RejectedError: the signature is not by this key, or the key signs only data, not digests.
+            RejectedError: the signature was not made with this key, or the key signs only data, not digests.
         """
         if isinstance(self.key, ed25519.Ed25519PublicKey):
             raise RejectedError(
-                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not with its digest"
+                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature requires the file, not only its digest"
             )
         if not self._is_signed(signature, digest, Prehashed(hashes.SHA256())):
-            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with this key")
 
     def _is_signed(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
         try:
@@ -118,16 +118,16 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     """
     if b"PRIVATE KEY" in pem:
         raise ConfigurationError(
-            f"{where} contains a private key; a public key is required", next_step="give the public key, cosign.pub"
+            f"{where} contains a private key; a public key is required", next_step="use the public key, cosign.pub"
         )
     blocks = [_PEM_BEGIN + each for each in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
-        raise ConfigurationError(f"{where} has no public key in PEM format")
+        raise ConfigurationError(f"{where} contains no public key in PEM format")
     try:
         keys = tuple(wrap_public_key(load_pem_public_key(block)) for block in blocks)
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise ConfigurationError(f"{where} has a public key that cannot be read: {exc}") from exc
+        raise ConfigurationError(f"{where} contains an invalid public key: {exc}") from exc
     for each in keys:
         if weakness := each.weakness:
-            raise ConfigurationError(f"{where} has {weakness}", next_step="give an ECDSA, RSA or Ed25519 key")
+            raise ConfigurationError(f"{where} contains {weakness}", next_step="use an ECDSA, RSA or Ed25519 key")
     return keys

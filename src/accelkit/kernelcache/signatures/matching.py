@@ -45,10 +45,10 @@ def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
     """Return the match for the two policy fields that describe a text; None if both are empty.
 
     Raises:
-        ConfigurationError: both are given, or the expression is invalid, too long, or matches any identity.
+        ConfigurationError: both are set, or the expression is invalid, too long, or matches any identity.
     """
     if exact and pattern:
-        raise ConfigurationError(f"{what} is given both exactly and as a pattern; give only one of them")
+        raise ConfigurationError(f"{what} is set both exactly and as a pattern; set only one of them")
     if not exact and not pattern:
         return None
     if len(exact) > MAX_TEXT_LENGTH or len(pattern) > MAX_PATTERN_LENGTH:
@@ -60,7 +60,7 @@ def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
         if all(compiled.fullmatch(probe) for probe in _PROBES):
             raise ConfigurationError(
                 f"{what} has the pattern {pattern!r}, which matches any identity",
-                next_step="name the signers, such as https://github\\.com/your-organisation/.*",
+                next_step="specify the signers, such as https://github\\.com/your-organisation/.*",
             )
     return TextMatch(exact, pattern)
 
@@ -78,7 +78,7 @@ def _compile(pattern: str, what: str = "a policy") -> Any:
 
 
 def parse_image_pattern(text: str, where: str) -> str:
-    """Return a pattern for names of images in the normalized form, for example with `library/` for `docker.io/nginx`.
+    """Return a pattern for names of images in normalized form, for example with `library/` for `docker.io/nginx`.
 
     A pattern that no name can match is rejected, because the policy would then have no effect.
 
@@ -90,7 +90,7 @@ def parse_image_pattern(text: str, where: str) -> str:
     host, slash, repository = text.partition("/")
     if not ({"*", ".", ":"} & set(host) or host == "localhost"):
         raise ConfigurationError(
-            f"{where} has the image {text!r} without its registry",
+            f"{where} has the image {text!r} without a registry",
             next_step=f"write docker.io/{text} if you mean Docker Hub",
         )
     if not slash or not repository.strip("/") or repository.endswith("/"):

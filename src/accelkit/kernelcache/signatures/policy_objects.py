@@ -57,7 +57,7 @@ class PolicySet:
     _digests: Mapping[str, str]
 
     def find_broken(self, image: Reference, namespace: str | None) -> str | None:
-        """Return the error of an invalid policy that may cover an image; None if there is none.
+        """Return the error of an invalid policy that may cover an image; None if there is no such policy.
 
         Args:
             image: the image, by tag or digest.
@@ -83,7 +83,7 @@ class PolicySet:
 
 
 def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | None = None) -> PolicySet:
-    """Return the policies of a cluster and the errors of the invalid ones; nothing is fetched.
+    """Return the policies of a cluster and the errors of the invalid policies; nothing is fetched.
 
     Args:
         objects: the name and the `spec` of each SignerPolicy, in any order.

@@ -1,7 +1,7 @@
-"""The only use of private parts of `sigstore`: what its public interface does not offer.
+"""Functions that use private parts of `sigstore`, because its public interface does not provide them.
 
 Import this module only where a trusted root is used, because `sigstore` takes half a second and tens of megabytes.
-test_sigstore_internals.py names each of these parts, so that a new release of sigstore that moves one is found there.
+test_sigstore_internals.py checks each of these parts, and fails if a new release of sigstore moves or removes one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def list_certificate_logs(root: TrustedRoot) -> Sequence[Any]:
 
 
 def list_certificate_authorities(root: TrustedRoot) -> list[CertificateAuthority]:
-    """Return the certificate authorities, also those that have expired.
+    """Return the certificate authorities, including expired ones.
 
     Raises:
         sigstore.errors.Error: an authority cannot be read.
@@ -49,7 +49,7 @@ def list_certificate_authorities(root: TrustedRoot) -> list[CertificateAuthority
 
 
 def build_keyring(keys: Sequence[Any]) -> Keyring:
-    """Return a keyring of the keys of logs.
+    """Return a keyring with the keys of logs.
 
     Raises:
         sigstore.errors.Error: a key cannot be read.

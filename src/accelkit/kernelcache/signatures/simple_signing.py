@@ -59,7 +59,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
         payload: the bytes of the layer, whose digest is already verified.
         annotations: the annotations of the layer.
         digest: the digest of the signed image's manifest.
-        source: where the layer was found, for messages.
+        source: the origin of the layer, for messages.
 
     Raises:
         RejectedError: the layer cannot be read, or is not a signature of this image.
@@ -110,9 +110,9 @@ def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
     except (KeyError, AttributeError) as exc:
         raise RejectedError(RejectionReason.UNREADABLE, f"the payload is not a claim about an image: {exc}") from exc
     if kind != _CLAIM:
-        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload is of the type {kind!r}")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload has the type {kind!r}")
     if named != digest:
-        raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs an image other than {digest}")
+        raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"the signature is for an image other than {digest}")
     return {name: value for name, value in optional if isinstance(value, str)}
 
 
@@ -121,7 +121,7 @@ def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
     # name, two parsers could read different claims.
     lowered = {name.lower(): value for name, value in fields.items()}
     if len(lowered) != len(fields):
-        raise KeyError("a field is given twice")
+        raise KeyError("a field is repeated")
     return lowered
 
 

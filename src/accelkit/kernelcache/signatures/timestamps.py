@@ -1,4 +1,4 @@
-"""Verification of signed timestamps (RFC 3161), with which authorities in the trusted root date a signature."""
+"""Verification of signed timestamps (RFC 3161), which authorities in the trusted root issue for signatures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SHORTEST_CHAIN = 2
 
 
 def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """Return the times in a signature's timestamps by trusted authorities; empty if it has no timestamps.
+    """Return the times in a signature's timestamps from trusted authorities; empty if it has no timestamps.
 
     Args:
         evidence: the signature.
         authorities: the timestamp authorities of the trusted root.
 
     Raises:
-        RejectedError: the signature has timestamps, but none by a trusted authority.
+        RejectedError: the signature has timestamps, but none from a trusted authority.
     """
     # Imported here, because few signatures have timestamps.
     from rfc3161_client import decode_timestamp_response  # noqa: PLC0415
@@ -40,12 +40,12 @@ def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...])
     except ValueError as exc:
         raise RejectedError(RejectionReason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
     if not found:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "no timestamp of the signature is by a trusted authority")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "no timestamp of the signature is from a trusted authority")
     return found
 
 
 def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """Return the time of a timestamp that one of the authorities made within its validity (ends included), or None."""
+    """Return the time of a timestamp that an authority issued within its validity (ends included), or None."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time

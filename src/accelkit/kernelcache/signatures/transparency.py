@@ -19,7 +19,7 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 _CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
 _INTOTO = "intoto"
-# The kinds of entries that contain the hash of an envelope's payload; the others contain that of the signed bytes.
+# The kinds of entries that contain the hash of an envelope's payload. The others contain the hash of the signed bytes.
 _OVER_PAYLOAD = frozenset({"dsse/0.0.1", "intoto/0.0.2"})
 
 
@@ -35,7 +35,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
         The time at which the log added the entry; None if the log proves only the inclusion.
 
     Raises:
-        RejectedError: no trusted log has the entry, or the entry is about another signature.
+        RejectedError: no trusted log contains the entry, or the entry refers to another signature.
     """
     record = evidence.record
     if record is None:
@@ -52,16 +52,16 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
     algorithm, value, signature, verifier = expected
     digest = evidence.payload_digest if kind in _OVER_PAYLOAD else evidence.signed_digest
     if algorithm != "sha256" or value != digest:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry is about another payload")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry refers to another payload")
     if signature != evidence.signature:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry is about another signature")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry refers to another signature")
     if not _names_signer(verifier, evidence, key):
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry names another signer")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log entry refers to another signer")
     return record.promised_at
 
 
 def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None:
-    """Check that the log was trusted at the time of a signature, because keys of logs are retired.
+    """Check that the log was trusted at the time of a signature, because the keys of logs expire.
 
     Raises:
         RejectedError: the log was not trusted at that time.
@@ -104,7 +104,7 @@ def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
             }
             keyring.verify(key_id=record.log_id, signature=record.promise, data=rfc8785.dumps(statement))
     except (Error, ValueError) as exc:
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"no trusted log has this entry: {exc}") from exc
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"no trusted log contains this entry: {exc}") from exc
 
 
 def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:

@@ -38,7 +38,7 @@ class TrustRoot:
     """Sigstore's keys and authorities, from a file or from the installed release of sigstore.
 
     Args:
-        path: the JSON file of a trusted root; None for that of the public instance.
+        path: the JSON file of a trusted root; None for the root of the public instance.
         staging: whether to use the staging instance instead of the public one; only without a path.
     """
 
@@ -100,18 +100,20 @@ class TrustRoot:
                 return self._load(lambda key=log.public_key: internals.build_keyring([key])), _convert_period(
                     log.public_key.valid_for
                 )
-        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root has no log {log_id.hex()[:64]}")
+        raise RejectedError(
+            RejectionReason.LOG_ENTRY_INVALID, f"the trusted root does not contain the log {log_id.hex()[:64]}"
+        )
 
     def find_certificate_logs(self, at: datetime) -> Any:
         """Return the keys of the certificate transparency logs that are trusted at a given time.
 
         Raises:
-            RejectedError: the root is invalid, or has no certificate logs at all or none at that time.
+            RejectedError: the root is invalid, or contains no certificate log that was trusted at that time.
         """
         internals = _import_internals()
         logs = internals.list_certificate_logs(self.root)
         if not logs:
-            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root has no certificate log")
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root contains no certificate log")
         keys = [log.public_key for log in logs if at in _convert_period(log.public_key.valid_for)]
         if not keys:
             raise RejectedError(
@@ -123,7 +125,7 @@ class TrustRoot:
         """Return Sigstore's certificate authorities that are trusted at a given time.
 
         Raises:
-            RejectedError: the root is invalid, or has no authority for that time.
+            RejectedError: the root is invalid, or contains no authority that was trusted at that time.
         """
         chains = [
             Authorities.of(each.certificates(allow_expired=True))
@@ -161,14 +163,14 @@ class TrustRoot:
 
 @dataclass(frozen=True)
 class Authorities:
-    """Trusted certificates (`roots`), and certificates that may be between these and a signer's (`intermediates`)."""
+    """Trusted certificates (`roots`), and intermediate certificates between these and a signer (`intermediates`)."""
 
     roots: tuple[x509.Certificate, ...]
     intermediates: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def of(cls, certificates: list[x509.Certificate]) -> Authorities:
-        """Return authorities with the self-issued certificates as roots; without any, all certificates are roots."""
+        """Return authorities with the self-issued certificates as roots; if there are none, all are roots."""
         roots = tuple(each for each in certificates if each.issuer == each.subject)
         if not roots:
             return cls(tuple(certificates))
@@ -184,7 +186,7 @@ def load_authorities(pem: bytes, where: str) -> Authorities:
     try:
         return Authorities.of(x509.load_pem_x509_certificates(pem))
     except ValueError as exc:
-        raise ConfigurationError(f"{where} has certificates that cannot be read: {exc}") from exc
+        raise ConfigurationError(f"{where} contains invalid certificates: {exc}") from exc
 
 
 def _import_internals() -> Any:
@@ -195,7 +197,7 @@ def _import_internals() -> Any:
 
 
 def _convert_period(valid_for: Any) -> Period:
-    """Return the period of a key; without one, the key is always trusted, as in sigstore."""
+    """Return the period of a key; without a period, the key is always trusted, as in sigstore."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 

@@ -1,6 +1,6 @@
 r"""Signer policies: the signers of images, by image and namespace. Without a policy, no image is accepted.
 
-A file holds one or more YAML documents:
+A file contains one or more YAML documents:
 
     apiVersion: accelkit.io/v1alpha1
     kind: SignerPolicy
@@ -8,8 +8,8 @@ A file holds one or more YAML documents:
     spec:
       images: ["quay.io/acme/**"]
       namespaces: ["*"]                 # default: all
-      verdictTtlSeconds: 86400          # how long a verdict is valid; default: a day
-      signers:                          # one of them is enough
+      verdictTtlSeconds: 86400          # validity of a verdict; default: one day
+      signers:                          # one of them is sufficient
         - name: ci
           keyless: {issuer: https://token.actions.githubusercontent.com, subjectPattern: 'https://github\\.com/acme/.*'}
         - name: release

@@ -13,7 +13,7 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
 class PolicyContent:
-    """The digest of all contents that were read, in order."""
+    """The digest of all added contents, in order."""
 
     def __init__(self) -> None:
         # Another release may have had weaker checks, so its verdicts must not be reused.
@@ -45,5 +45,5 @@ class PolicyContent:
 
     @property
     def digest(self) -> str:
-        """The digest of all contents so far, `sha256:…`."""
+        """The digest of all added contents, `sha256:…`."""
         return f"sha256:{self._hash.hexdigest()}"

@@ -1,4 +1,4 @@
-"""Signer policies from a file, with the keys and certificates in files that it names."""
+"""Signer policies from a file, with keys and certificates from the files that it names."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
     try:
         content = path.read_bytes()
         if len(content) > MAX_POLICY_BYTES:
-            raise ConfigurationError(f"{path} is larger than the {MAX_POLICY_BYTES} bytes that a policy may have")
+            raise ConfigurationError(f"{path} is larger than the limit of {MAX_POLICY_BYTES} bytes")
         documents = [each for each in load_yaml_documents(content.decode()) if each is not None]
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
         cause = " ".join(str(exc).split())
-        raise ConfigurationError(f"the signer policy {path} cannot be read: {cause}", next_step=NEXT_STEP) from exc
+        raise ConfigurationError(f"cannot read the signer policy {path}: {cause}", next_step=NEXT_STEP) from exc
     if not documents:
         raise ConfigurationError(f"{path} contains no signer policy", next_step=NEXT_STEP)
     contents = PolicyContent()
     contents.add(content)
     policies = tuple(_read_document(document, path, contents) for document in documents)
     if len({each.name for each in policies}) < len(policies):
-        raise ConfigurationError(f"{path} has two policies of the same name", next_step="rename one of them")
+        raise ConfigurationError(f"{path} contains two policies with the same name", next_step="rename one of them")
     trust = TrustRoot(trusted_root)
     contents.add_root(trust, trusted_root)
     return SignerPolicies(policies, trust, contents.digest)
@@ -72,7 +72,7 @@ def _read_document(document: object, path: Path, contents: PolicyContent) -> Sig
         try:
             pem = (path.parent / name).read_bytes()
         except OSError as exc:
-            raise ConfigurationError(f"{where}: {name} cannot be read: {exc.strerror}") from exc
+            raise ConfigurationError(f"{where}: cannot read {name}: {exc.strerror}") from exc
         contents.add(pem)
         return pem
 

@@ -26,7 +26,7 @@ class Signer:
         annotations: the required claims of the signature in addition to the digest.
         issuer: the issuer of the identity; None for keys, and for authorities that are trusted as a whole.
         subject: the subject of the certificate; None for keys, and for authorities that are trusted as a whole.
-        keys: public keys, one of which must have signed.
+        keys: public keys; the signature must be made with one of them.
         authorities: a private authority; None for keys and for Sigstore's authorities.
     """
 
@@ -51,10 +51,10 @@ class SignerPolicy:
     Attributes:
         name: the name of the policy, for messages.
         images: the patterns of the names of images that it covers.
-        signers: the accepted signers, one of which is enough.
+        signers: the accepted signers; a signature by one of them is sufficient.
         namespaces: the patterns of the namespaces to which it applies.
-        verdict_ttl_seconds: how long a successful verification is valid before the signatures are fetched again; 0 if
-            they are fetched each time.
+        verdict_ttl_seconds: the time in seconds for which a successful verification is valid before the signatures are
+            fetched again; 0 if they are fetched each time.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SignerPolicies:
     """Several policies, with the trusted root that they share.
 
     Attributes:
-        policies: the policies; without any, every image is rejected.
+        policies: the policies; without policies, every image is rejected.
         trust: Sigstore's keys and authorities.
         digest: the digest of all inputs of a verdict, so that a stored verdict can be compared with the current
             policies.
@@ -98,9 +98,9 @@ class SignerPolicies:
     digest: str = ""
 
     def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
-        """Return the policies that cover an image; without any, the image is rejected."""
+        """Return the policies that cover an image; without such policies, the image is rejected."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
     def find_verdict_ttl(self, image: Reference, namespace: str | None = None) -> int:
-        """Return the seconds for which a successful verification is valid: the lowest value among the policies."""
+        """Return the time in seconds for which a successful verification is valid: the lowest value of the policies."""
         return min((each.verdict_ttl_seconds for each in self.select(image, namespace)), default=0)

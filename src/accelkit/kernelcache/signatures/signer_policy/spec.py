@@ -1,4 +1,4 @@
-"""The `spec` of a policy, the same in files and in objects of a cluster, and its conversion to a policy."""
+"""The `spec` of a policy, with the same format in files and in objects of a cluster, and its conversion to a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accelkit.kernelcache.signatures.trust import load_authorities
 MAX_POLICY_BYTES = 1 << 20
 MAX_VERDICT_TTL_SECONDS = 365 * 24 * 3600
 NEXT_STEP = "see docs/how-to/signer-policies.md for the format"
-# An empty field, for example from a template without its variable, must not mean that any value is accepted.
+# An empty field, for example from a template with an unset variable, must not mean that any value is accepted.
 Given = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -37,7 +37,7 @@ class KeyMaterial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class SignerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One signer in the `spec` of a policy, as written."""
+    """One signer in the `spec` of a policy, before its conversion."""
 
     name: str = ""
     keyless: KeyMaterial | None = None
@@ -48,7 +48,7 @@ class SignerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class PolicySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The `spec` of a policy, as written."""
+    """The `spec` of a policy, before its conversion."""
 
     images: list[str]
     signers: list[SignerSpec]
@@ -61,7 +61,7 @@ def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], by
 
     Args:
         name: the name of the policy.
-        spec: the spec as written.
+        spec: the spec to convert.
         read_file: returns the content of a file that the spec names, or raises; its second argument names the signer.
 
     Raises:
@@ -118,13 +118,13 @@ def _read_signer(spec: SignerSpec, where: str, read_file: Callable[[str, str], b
         if issuer is None or subject is None or material.file or material.data:
             raise ConfigurationError(
                 f"{where}: keyless requires an issuer and a subject, and allows no other field",
-                next_step="give issuer or issuerPattern, and subject or subjectPattern",
+                next_step="set issuer or issuerPattern, and subject or subjectPattern",
             )
         return Signer(name, log_required, spec.annotations, issuer, subject)
     pem = _read_pem(material, where, read_file)
     if spec.key is not None:
         if issuer is not None or subject is not None:
-            raise ConfigurationError(f"{where}: a key has neither issuer nor subject", next_step=NEXT_STEP)
+            raise ConfigurationError(f"{where}: a key must not have an issuer or a subject", next_step=NEXT_STEP)
         return Signer(name, log_required, spec.annotations, keys=load_public_keys(pem, where))
     authorities = load_authorities(pem, where)
     return Signer(name, log_required, spec.annotations, issuer, subject, authorities=authorities)

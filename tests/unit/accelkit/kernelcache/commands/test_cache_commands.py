@@ -102,7 +102,7 @@ def test_a_refusal_ends_with_1_and_says_what_to_do(bed):
     assert result.exit_code == 1
     (line,) = lines(result)
     assert line.startswith(f"Refused: {bed.name}@{bed.image.digest} does not satisfy policy acme: NoSignatures: ")
-    assert line.endswith(f"; sign it: cosign sign {bed.host}/team/cache@{bed.image.digest}")
+    assert line.endswith(f"; sign the image: cosign sign {bed.host}/team/cache@{bed.image.digest}")
 
 
 def test_several_signatures_that_do_not_count_are_listed(bed):
@@ -129,7 +129,7 @@ def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
     bed.registry.on("GET", ".*/manifests/.*", misbehaviour.failing(503, retry_after="0"))
     result = bed.verify()
     assert result.exit_code == 3
-    assert lines(result)[0].startswith(f"Unknown: {bed.name} cannot be verified: ")
+    assert lines(result)[0].startswith(f"Unknown: cannot verify {bed.name}: ")
     assert json.loads(bed.verify("-o", "json").stdout)["retryable"] is True
     for command in (bed("inspect", bed.name), bed.extract("--policy", bed.policy)):
         assert command.exit_code == 3
@@ -139,14 +139,14 @@ def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["verify", "IMAGE"], "give --policy: no image is trusted without a policy"),
+        (["verify", "IMAGE"], "specify --policy: no image is trusted without a policy"),
         (["verify", "IMAGE", "--policy", "/nowhere"], "'/nowhere' does not exist"),
-        (["extract", "IMAGE", "DIR"], "give either --policy or --insecure-skip-signatures"),
+        (["extract", "IMAGE", "DIR"], "specify either --policy or --insecure-skip-signatures"),
         (["extract", "IMAGE", "DIR", "--insecure-skip-signatures", "--max-gib", "0"], "0 is not in the range x>=1"),
-        (["inspect", "IMAGE", "--node", "n", "--card", "cuda:90"], "give --node or --card"),
+        (["inspect", "IMAGE", "--node", "n", "--card", "cuda:90"], "specify --node or --card"),
         (["build", "DIR", "IMAGE", "--no-push", "--sign"], "cannot sign an image that is not pushed: remove --no-push"),
         (["build", "/nowhere", "IMAGE"], "'/nowhere' does not exist"),
-        (["verify-bundle", "--bundle", "BUNDLE", "x"], "give --certificate-identity with --certificate-oidc-issuer"),
+        (["verify-bundle", "--bundle", "BUNDLE", "x"], "specify --certificate-identity and --certificate-oidc-issuer"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message):
@@ -182,7 +182,7 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
             ["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"],
             "cannot use workload versions without cards",
         ),
-        (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is not a mirror"),
+        (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is not a valid mirror"),
         (["build", "EMPTY", "IMAGE"], "contains no supported kernel cache"),
         (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not installed"),
     ],

@@ -92,10 +92,10 @@ def move_bytes(cache: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a byte": (flip, "other content"),
+    "a byte": (flip, "files were changed or renamed"),
     "a name": (rename, "files were changed or renamed"),
     "two names": (swap, "files were changed or renamed"),
-    "sizes": (move_bytes, "other content"),
+    "sizes": (move_bytes, "files were changed or renamed"),
     "one more": (lambda cache: (cache / "evil.so").touch(), "more than 4 files of 3145792 bytes"),
     "a file less": (lambda cache: (cache / "K/empty").unlink(), "the cache has 3 files"),
     "cut short": (lambda cache: os.truncate(cache / "K/k.cubin", 5), "the cache has 4 files of"),
@@ -103,7 +103,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link": (replace_by_link, r"'K/k\.cubin' is not a file"),
     "a link to a folder": (lambda cache: (cache / "here").symlink_to("."), "'here' is not a file"),
     "a pipe": (lambda cache: os.mkfifo(cache / "pipe"), "'pipe' is not a file"),
-    "deep folders": (nest, "is too deep"),
+    "deep folders": (nest, "exceeds the limits on the depth"),
     "a name that is no text": (lambda cache: Path(os.fsdecode(bytes(cache / "L") + b"/\xff")).touch(), "more than 4"),
 }
 

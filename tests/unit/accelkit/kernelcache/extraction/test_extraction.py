@@ -197,7 +197,7 @@ async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRe
 
 async def test_of_two_failing_layers_one_sentence_is_reported(hostile_registry: HostileRegistry, base: Path) -> None:
     bad = archive(file("../x"))
-    with pytest.raises(CacheError, match="points outside of it"):
+    with pytest.raises(CacheError, match="points outside the archive"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [bad, HELLO, bad]), base))
     assert visible(base) == []
 

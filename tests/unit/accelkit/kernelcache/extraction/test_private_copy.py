@@ -258,7 +258,7 @@ def test_the_command_says_what_it_did_and_what_is_wrong(cache, target):
     done = CliRunner().invoke(main, [*arguments, "--mount-path", "/seen", "--tree", "hash=/root/.triton"])
     assert (done.exit_code, done.output) == (
         0,
-        f"copied 4 files of {make_private_copy(cache, target).size_bytes} bytes into {target}\n",
+        f"copied 4 files with {make_private_copy(cache, target).size_bytes} bytes to {target}\n",
     )
     assert json.loads((target / MARKER).read_text())["mount_path"] == "/seen"
     wrong = CliRunner().invoke(main, [*arguments, "--mount-path", "relative"])

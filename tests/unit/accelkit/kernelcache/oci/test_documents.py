@@ -80,12 +80,12 @@ def test_an_artifact_is_of_its_own_type_else_of_its_configurations():
         (manifest(mediaType=None), DOCKER_INDEX, "but the fields of another type"),
         (index(mediaType=OCI_MANIFEST), "", "but the fields of another type"),
         (manifest(mediaType="text/plain"), "", "not a manifest type"),
-        (manifest(mediaType=["x"]), "", "cannot be used"),
+        (manifest(mediaType=["x"]), "", "cannot decode a manifest"),
         (manifest(schemaVersion=1), "", "schema version"),
-        (manifest(schemaVersion="2"), "", "cannot be used"),
-        (manifest(config=None), "", "cannot be used"),
-        (manifest(layers={}), "", "cannot be used"),
-        (manifest(annotations={"a": 1}), "", "cannot be used"),
+        (manifest(schemaVersion="2"), "", "cannot decode a manifest"),
+        (manifest(config=None), "", "cannot decode a manifest"),
+        (manifest(layers={}), "", "cannot decode a manifest"),
+        (manifest(annotations={"a": 1}), "", "cannot decode a manifest"),
     ],
 )
 def test_a_document_that_two_readers_could_take_for_different_things_is_refused(body, media_type, words):
@@ -113,7 +113,7 @@ def test_a_descriptor_that_cannot_be_is_refused_wherever_it_stands(changed, plac
         "subject": manifest(subject=bad),
         "manifests": index(manifests=[bad]),
     }[place]
-    with pytest.raises(CacheError, match="which is invalid"):
+    with pytest.raises(CacheError, match="invalid descriptor"):
         decode_manifest(body)
 
 

@@ -56,8 +56,8 @@ async def test_a_helper_that_a_secret_names_is_not_run():
         (ApiError("no", status=403, reason="Forbidden"), "add team to kernel_cache_pull_secret_namespaces"),
         ({"data": {"password": "eA=="}}, "kubectl create secret docker-registry"),
         ({"data": {".dockerconfigjson": "%%%"}}, "is not base64"),
-        ({"data": {".dockerconfigjson": "WzFd"}}, "cannot be read"),
-        ({"data": 5}, "cannot be read"),
+        ({"data": {".dockerconfigjson": "WzFd"}}, "cannot read "),
+        ({"data": 5}, "cannot read "),
     ],
 )
 async def test_what_cannot_be_read_is_told_with_the_next_step(answer, says):

@@ -56,7 +56,7 @@ async def test_a_digest_header_that_lies_is_refused(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest(compute_digest(b"other")))
     async with visiting(registry) as client:
-        with pytest.raises(RegistryError, match="but its bytes have"):
+        with pytest.raises(RegistryError, match="but its content has"):
             await client.read_manifest(at(registry, "v1"))
 
 
@@ -64,7 +64,7 @@ async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
     async with visiting(registry) as client:
-        with pytest.raises(RegistryError, match="but its bytes have") as refused:
+        with pytest.raises(RegistryError, match="but its content has") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.message.isprintable()
 
@@ -151,7 +151,7 @@ async def test_nobody_listening_is_a_thing_of_the_moment():
         taken.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{taken.getsockname()[1]}"
         async with visiting(attempts=2) as client:
-            with pytest.raises(RegistryError, match="cannot be reached") as refused:
+            with pytest.raises(RegistryError, match="cannot reach") as refused:
                 await client.read_manifest(Reference(host, "app", "v1"))
     assert (refused.value.status, refused.value.retryable) == (0, True)
     assert "ssl" not in refused.value.message
@@ -170,14 +170,14 @@ async def test_plain_http_is_advised_only_where_it_is_not_allowed_yet(plain_http
 
 async def test_a_host_without_an_address_is_a_registry_error():
     async with visiting(attempts=1) as client:
-        with pytest.raises(RegistryError, match="cannot be reached"):
+        with pytest.raises(RegistryError, match="cannot reach"):
             await client.read_manifest(Reference("registry.invalid", "app", "v1"))
 
 
 async def test_silence_has_an_end(registry):
     registry.on("GET", MANIFESTS, misbehaviour.stalled())
     async with visiting(registry, timeout_seconds=0.5, attempts=2) as client:
-        with pytest.raises(RegistryError, match="cannot be reached") as refused:
+        with pytest.raises(RegistryError, match="cannot reach") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
     assert len(registry.requests) == 2
@@ -186,7 +186,7 @@ async def test_silence_has_an_end(registry):
 async def test_headers_that_never_end_have_an_end(registry):
     registry.on("GET", MANIFESTS, misbehaviour.dripping(headers=True))
     async with visiting(registry, timeout_seconds=0.2, attempts=1) as client:
-        with pytest.raises(RegistryError, match="cannot be reached") as refused:
+        with pytest.raises(RegistryError, match="cannot reach") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
 

@@ -227,7 +227,7 @@ async def test_a_helper_may_know_nothing(found, helper, stream):
     ("script", "words"),
     [
         ("echo the keychain is locked >&2; exit 1", "the keychain is locked"),
-        ("echo rubbish", "not in the format of its protocol"),
+        ("echo rubbish", "does not have the format of its protocol"),
     ],
 )
 async def test_a_helper_that_fails_is_an_error(found, helper, script, words):
@@ -239,7 +239,7 @@ async def test_a_helper_that_fails_is_an_error(found, helper, script, words):
 async def test_a_helper_that_hangs_has_a_deadline(found, helper, monkeypatch):
     monkeypatch.setattr(credentials, "_HELPER_SECONDS", 0.2)
     helper("exec sleep 60")
-    with pytest.raises(ConfigurationError, match="did not answer"):
+    with pytest.raises(ConfigurationError, match="did not respond"):
         await found({"credsStore": "test"})
 
 

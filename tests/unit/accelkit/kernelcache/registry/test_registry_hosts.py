@@ -119,7 +119,7 @@ async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry, m
         with pytest.raises(RegistryError) as refused:
             await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (404, False)
-    assert f"{mirror.host} answers HTTP 503" in refused.value.message
+    assert f"{mirror.host} returned HTTP 503" in refused.value.message
 
 
 async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry, mirror):

@@ -112,7 +112,7 @@ async def test_a_host_without_tls_is_refused_unless_it_is_allowed(registry, stor
 
 async def test_a_circle_is_left(registry):
     registry.on("GET", BLOBS, misbehaviour.redirecting(registry.url))
-    with pytest.raises(RegistryError, match="redirects more than 5 times"):
+    with pytest.raises(RegistryError, match="redirected more than 5 times"):
         await pulled(registry)
     assert len(registry.requests) == 6
 

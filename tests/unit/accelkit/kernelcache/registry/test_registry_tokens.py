@@ -185,7 +185,7 @@ async def test_a_token_server_cannot_send_us_elsewhere(registry, login):
     TokenServer(registry)
     with HostileRegistry() as other:
         registry.on("*", "/token", misbehaviour.redirecting(other.url))
-        with pytest.raises(RegistryError, match="refuses a token"):
+        with pytest.raises(RegistryError, match="refused a token"):
             await fetched(registry, login)
         assert other.requests == []
 

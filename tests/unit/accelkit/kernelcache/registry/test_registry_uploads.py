@@ -111,7 +111,7 @@ async def test_a_transfer_that_fails_for_good_ends_after_all_attempts(registry):
 
 async def test_a_registry_that_takes_no_bytes_has_a_deadline(registry):
     registry.on("PUT", UPLOADS, misbehaviour.stalled())
-    with pytest.raises(RegistryError, match="cannot be reached"):
+    with pytest.raises(RegistryError, match="cannot reach"):
         await pushed(registry, timeout_seconds=0.1, attempts=1)
 
 
@@ -204,7 +204,7 @@ async def test_what_is_no_manifest_is_not_sent(registry, content):
 
 
 async def test_a_manifest_is_not_written_under_the_digest_of_another(registry):
-    with pytest.raises(CacheError, match="cannot be written as"):
+    with pytest.raises(CacheError, match="cannot write a manifest"):
         await wrote(registry, version=digest_of(b"another"))
     assert registry.requests == []
 

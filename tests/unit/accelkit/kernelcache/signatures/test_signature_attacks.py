@@ -64,7 +64,7 @@ AUTHORITY = SIGSTORE.authority
         (
             replace(SIGNER, key=AUTHORITY.key, certificate=AUTHORITY.intermediate, chain=(AUTHORITY.root,)),
             UNTRUSTED,
-            "that of an authority",
+            "belongs to an authority",
         ),
         (SIGSTORE.identity(IDENTITY, usage=ExtendedKeyUsageOID.SERVER_AUTH), UNTRUSTED, "code signing"),
         (SIGSTORE.identity(IDENTITY, sct=False), UNTRUSTED, "certificate log"),
@@ -270,4 +270,4 @@ async def test_a_bundle_that_sigstore_refuses_is_refused_although_all_else_holds
     stand.attach_bundle(edited_entry(bundle, lambda entry: entry["kindVersion"].update(version="0.0.2")))
     refusal = await stand.refusal()
     assert refusal.reason == RejectionReason.SIGNATURE_INVALID
-    assert "sigstore rejects it" in refusal.message
+    assert "sigstore rejected the signature" in refusal.message

@@ -69,7 +69,7 @@ async def test_the_timestamp_of_an_authority_that_nobody_trusts_is_refused_whate
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=UNKNOWN))
     refusal = await stand.refusal(GIVEN)
     assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
-    assert "no timestamp of the signature is by a trusted authority" in refusal.message
+    assert "no timestamp of the signature is from a trusted authority" in refusal.message
 
 
 async def test_the_timestamp_of_another_key_under_the_authoritys_certificate_is_refused(stand, form):

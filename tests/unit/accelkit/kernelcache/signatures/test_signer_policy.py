@@ -288,5 +288,5 @@ def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path
 
 
 def test_two_policies_of_one_name_are_a_mistake(tmp_path):
-    with pytest.raises(ConfigurationError, match="two policies of the same name"):
+    with pytest.raises(ConfigurationError, match="two policies with the same name"):
         load_policies(policy_file(tmp_path, policy(keyless()), policy(keyless())))
