@@ -84,7 +84,7 @@ def _render(view: ImageView) -> RenderableType:
 
 
 def list_fit_fields(view: CompatibilityView | None) -> list[tuple[str, str]]:
-    """Return the field with the number of cards that a cache fits; none if no cards were given."""
+    """Return the field that states how many cards a cache fits; empty without cards."""
     return [("fits", _FITS[view.fit])] if view is not None else []
 
 

@@ -1,4 +1,4 @@
-"""Extraction of a verified cache image to a folder, completely or not at all."""
+"""Atomic extraction of a verified cache image to a folder."""
 
 from accelkit.kernelcache.extraction.folder import read_completed
 from accelkit.kernelcache.extraction.image import extract_image, judge_again

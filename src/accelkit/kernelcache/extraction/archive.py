@@ -172,10 +172,7 @@ def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _parse_records(content: bytes) -> dict[str, str]:
-    """Parse the records of an extended header: a length, a space, `key=value` and a line feed.
-
-    The length is that of the whole record.
-    """
+    """Parse the records of an extended header: the length of the record, a space, `key=value` and a line feed."""
     found = {}
     start = 0
     while start < len(content):

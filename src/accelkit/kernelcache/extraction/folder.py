@@ -1,8 +1,8 @@
 """Folders of extracted caches: one for each digest, either complete or missing.
 
-    DIR/.sha256-<hex>.lock            lock of the extracting process; deleted after it if the folder does not exist
-    DIR/.sha256-<hex>.partial/        an unfinished extraction; if the process is killed, kept until the next one
-    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; kept as long
+    DIR/.sha256-<hex>.lock            the lock of an extraction; deleted afterwards if the folder does not exist
+    DIR/.sha256-<hex>.partial/        an unfinished extraction; the next extraction deletes it if the process is killed
+    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; deleted in the same way
     DIR/sha256-<hex>/cache/           the files of the framework
     DIR/sha256-<hex>/manifest.json    the image's manifest of these files, if it has one
     DIR/sha256-<hex>/complete.json    the completion record

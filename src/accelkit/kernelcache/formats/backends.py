@@ -77,7 +77,7 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{prefix}{architecture}"
 
     def _strip_prefix(self, architecture: str) -> str:
-        """Return `90a` for `sm_90a` and `90` for `9.0`; the letter stays, because it limits kernels to those cards."""
+        """Return `90a` for `sm_90a` and `90` for `9.0`; the letter is kept, because it restricts the kernels."""
         prefix = (self.architecture_prefix or "").rstrip("_")
         return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")
 

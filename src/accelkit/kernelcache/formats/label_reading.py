@@ -84,7 +84,7 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     """Return the parsed labels of an image's configuration.
 
     Raises:
-        CacheError: the image has no labels of a cache, or a label is malformed or over a limit.
+        CacheError: the image has no labels of a cache, or a label is malformed or exceeds a limit.
     """
     cache_labels = {name: text for name, text in labels.items() if _is_cache_label(name)}
     for name, text in cache_labels.items():

@@ -65,7 +65,8 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
     invalid = next((name for name in read if not _NAME.fullmatch(name)), None)
     if invalid is not None or len(read) > MAX_VARIABLES:
         raise CacheError(
-            f"the label {names.VARIABLES} has over {MAX_VARIABLES} variables, or an invalid name: {str(invalid)[:80]!r}"
+            f"the label {names.VARIABLES} has more than {MAX_VARIABLES} variables, "
+            f"or an invalid name: {str(invalid)[:80]!r}"
         )
     return read
 

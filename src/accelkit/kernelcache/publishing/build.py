@@ -107,15 +107,16 @@ async def build_image(
     """
     if reference.digest:
         raise CacheError(
-            f"{reference} has a digest, but the digest of a built image is computed", next_step="use a tag instead"
+            f"cannot build {reference}: the digest of an image is known only after the build",
+            next_step="use a tag instead",
         )
     architecture = options.architecture or read_host_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=options.built_for)
     _check_names(cache, folder)
     if client is not None and cache.secret_names and not options.allow_secrets:
         raise CacheError(
-            f"the files in {folder} contain variables that look like secrets, which all users of the image could read: "
-            f"{', '.join(cache.secret_names)}",
+            f"cannot push an image of {folder}: its files contain variables that look like secrets, which all users of "
+            f"the image could read: {', '.join(cache.secret_names)}",
             next_step="fill the cache without these variables, or allow them if they are not secrets",
         )
     # A layer may be larger than memory, so it is written to a file before its digest is known.

@@ -85,7 +85,9 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
     if envelope is None:
         raise RejectedError(RejectionReason.NOT_A_SIGNATURE, "the bundle signs a file, not an image")
     if envelope.payload_type != _IN_TOTO:
-        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the envelope contains {envelope.payload_type}")
+        raise RejectedError(
+            RejectionReason.NOT_A_SIGNATURE, f"the envelope contains the type {envelope.payload_type}, not a statement"
+        )
     annotations = _check_statement(envelope.payload, digest)
     return replace(read_envelope_evidence(bundle, source), annotations=annotations)
 

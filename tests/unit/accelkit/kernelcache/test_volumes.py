@@ -138,7 +138,7 @@ async def test_a_registry_that_lies_leaves_nothing_visible(hostile_registry, vol
 
 async def test_an_image_by_tag_is_refused(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
-    with pytest.raises(CacheError, match="give the image by digest"):
+    with pytest.raises(CacheError, match="specify the image by digest"):
         await fill(hostile_registry, Reference(image.registry, image.repository, "v1"), volume)
 
 

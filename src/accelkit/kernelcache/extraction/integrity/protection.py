@@ -172,7 +172,7 @@ def _explain(cache: Path, exc: OSError) -> Protection:
     if exc.errno in _DENIED:
         return Protection(
             ProtectionState.NOT_PERMITTED,
-            "the process may not set the immutable flag; run it as root with the capability LINUX_IMMUTABLE",
+            "cannot set the immutable flag: permission denied; run as root with the capability LINUX_IMMUTABLE",
         )
     if exc.errno in _UNSUPPORTED:
         return Protection(

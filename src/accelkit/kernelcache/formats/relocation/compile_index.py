@@ -58,9 +58,9 @@ def _list_paths(document: bytes) -> Iterator[ast.Constant]:
         tree = ast.parse(text, mode="eval").body
         read = ast.literal_eval(tree)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as exc:
-        raise CacheError(f"{INDEX_NAME} is not a literal as vLLM writes it: {type(exc).__name__}") from exc
+        raise CacheError(f"{INDEX_NAME} is not a Python literal: {type(exc).__name__}") from exc
     if not isinstance(tree, ast.Dict) or not isinstance(read, dict):
-        raise CacheError(f"{INDEX_NAME} is not a dictionary as vLLM writes it")
+        raise CacheError(f"{INDEX_NAME} is not a dictionary")
     for value in tree.values:
         for node in ast.walk(value):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/"):

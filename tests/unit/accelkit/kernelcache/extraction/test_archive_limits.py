@@ -68,7 +68,9 @@ async def test_an_image_larger_than_its_label_is_refused(hostile_registry: Hosti
     layer = packed(archive(*(file(f"{TOP}/{n}", bytes(1 << 20)) for n in range(20))), GZIP)
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: "1000"}
     limits = Limits(file_bytes=1 << 30)
-    await refused(hostile_registry, layer, GZIP, base, "files have more than", labels=labels, limits=limits)
+    await refused(
+        hostile_registry, layer, GZIP, base, "files of the image have more than", labels=labels, limits=limits
+    )
 
 
 async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(

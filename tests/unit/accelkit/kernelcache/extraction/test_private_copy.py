@@ -236,7 +236,7 @@ def test_vllms_list_names_the_files_of_the_copy_or_there_is_none(cache, target):
     listed.write_text("{(None, 0, 'inductor'): ('key', '/build/hash/missing')}\n")
     other = target.with_name("other")
     other.mkdir()
-    with pytest.raises(CacheError, match="which the cache does not have"):
+    with pytest.raises(CacheError, match="which the cache does not contain"):
         make_private_copy(cache, other, MovedTree("/seen"))
 
 
@@ -249,7 +249,7 @@ def test_too_little_room_is_known_before_anything_is_written(cache, target, monk
 
 
 def test_a_copy_that_takes_too_long_ends(cache, target):
-    with pytest.raises(CacheError, match="took too long"):
+    with pytest.raises(CacheError, match="within the time limit"):
         make_private_copy(cache, target, seconds=-1)
 
 

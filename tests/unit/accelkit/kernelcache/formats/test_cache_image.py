@@ -133,7 +133,7 @@ async def test_what_has_other_layers_is_no_cache_image(
 
 @pytest.mark.parametrize("config", [b"not JSON", b"[]", b'{"config": {"Labels": {"a": 1}}}', b"\xff"])
 async def test_a_configuration_that_cannot_be_read_is_refused(hostile_registry: HostileRegistry, config: bytes) -> None:
-    with pytest.raises(CacheError, match="configuration cannot be used"):
+    with pytest.raises(CacheError, match="cannot decode the configuration"):
         await read(hostile_registry, put(hostile_registry, with_config(config)))
 
 

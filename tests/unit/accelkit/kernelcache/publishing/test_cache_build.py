@@ -185,7 +185,7 @@ async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe:
 
 async def test_a_folder_that_is_no_cache_is_told_in_a_sentence(tmp_path: Path) -> None:
     write(tmp_path / "notes.txt", "nothing")
-    with pytest.raises(CacheError, match=r"contains no supported kernel cache.*; name the root of the cache"):
+    with pytest.raises(CacheError, match=r"contains no supported kernel cache.*; specify the root of the cache"):
         await build_image(tmp_path, NOWHERE, BuildOptions())
 
 

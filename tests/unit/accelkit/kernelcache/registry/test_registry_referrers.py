@@ -131,7 +131,7 @@ async def test_all_pages_together_have_a_limit(registry):
 async def test_a_next_page_that_cannot_be_read_is_a_problem_and_no_end(registry, link):
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, {"Link": link}))
     (problem,) = (await asked(registry)).problems
-    assert "not a valid HTTP URL" in problem.message or "invalid next page" in problem.message
+    assert "not a valid HTTP URL" in problem.message or "invalid link to the next page" in problem.message
 
 
 async def test_a_link_to_something_else_ends_a_list(registry):

@@ -139,7 +139,7 @@ async def test_a_blob_with_other_bytes_is_refused_by_the_registry(registry):
 
 async def test_an_upload_without_a_place_is_refused(registry):
     registry.on("POST", UPLOADS, misbehaviour.answering(202))
-    with pytest.raises(RegistryError, match="returns no URL"):
+    with pytest.raises(RegistryError, match="returned no URL"):
         await pushed(registry)
 
 

@@ -139,7 +139,7 @@ async def test_a_certificate_that_is_not_for_digital_signatures_is_refused(stand
     stand.attach(form, signer)
     refusal = await stand.refusal(policy({"ca": {"data": pem(*authority.chain)}}))
     assert refusal.reason == UNTRUSTED
-    assert "not for digital signatures" in refusal.message
+    assert "not valid for digital signatures" in refusal.message
 
 
 async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
