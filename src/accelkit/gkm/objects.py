@@ -127,7 +127,7 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
         image_pull_secrets: Secrets with credentials for the registry.
         mount_path: the path at which workloads mount the cache; empty for the path that the image states as its
             capture path.
-        delivery: how pods get the files.
+        delivery: the way in which pods get the files.
         size: the size of claims that Jobs fill, as a quantity; empty for the size that the image states.
     """
 

@@ -183,7 +183,7 @@ def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView
 
 
 def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
-    """Return the view of an image; `digest` is the digest of its name, which may be that of an index."""
+    """Return the view of an image; `digest` belongs to its name and may identify an index."""
     labels = image.labels
     return ImageView(
         image=str(image.reference.with_digest(digest)),

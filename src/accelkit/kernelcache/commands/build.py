@@ -35,7 +35,7 @@ from accelkit.output import list_fields, output_option, print_value
 @click.option(
     "--media", type=click.Choice(["oci", "docker"]), default="oci", show_default=True, help="Family of media types."
 )
-@click.option("--architecture", help="CPU architecture of the native launchers (default: that of this machine).")
+@click.option("--architecture", help="CPU architecture of the native launchers (default: this machine's architecture).")
 @click.option(
     "--gpu-product", help="Name of the card on which the cache was compiled, as the vendor's library returns it."
 )

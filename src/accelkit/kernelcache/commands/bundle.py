@@ -19,7 +19,9 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 @click.option("--certificate-identity", help="Exact subject that the certificate must contain.")
 @click.option("--certificate-oidc-issuer", help="Exact OIDC issuer that the certificate must contain.")
 @click.option("--key", type=EXISTING_FILE, help="Public key in PEM format, instead of identity and issuer.")
-@click.option("--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON (default: that of the public instance).")
+@click.option(
+    "--trusted-root", type=EXISTING_FILE, help="Trusted root, JSON (default: the root of the public instance)."
+)
 @click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead of the public instance.")
 @click.argument("file_or_digest")
 def verify_bundle(

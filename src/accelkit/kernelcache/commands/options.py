@@ -31,7 +31,7 @@ def registry_options(command: _Command) -> _Command:
             *("registry_config",),
             type=EXISTING_FILE,
             multiple=True,
-            help="Credentials: Docker's config.json or the file of a pull secret (default: those of the Docker user).",
+            help="Credentials: Docker's config.json or the file of a pull secret (default: the user's Docker logins).",
         ),
         click.option(
             "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Query HOST before REGISTRY; repeatable."

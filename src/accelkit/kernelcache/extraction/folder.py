@@ -97,7 +97,7 @@ class Place:
         """
         write_record(self.partial, record)
         if protected:
-            # The parent folder stays unprotected: it is renamed, and its records are replaced; no pod mounts it.
+            # The parent folder is not protected, because it is renamed and its records are replaced. No pod mounts it.
             protect(self.partial / CACHE)
         # Readers find the complete old folder, no folder, or the complete new folder.
         if self.folder.exists():

@@ -41,7 +41,7 @@ class Tree(msgspec.Struct, frozen=True):
         return tuple(sorted({path[start:].split("/", 1)[0] for path in self.list_files(folder)}))
 
     def list_files(self, folder: str) -> tuple[str, ...]:
-        """Return the files anywhere in `folder`, sorted."""
+        """Return the files at any depth in `folder`, sorted."""
         if not folder:
             return self.paths
         # "0" follows "/" in ASCII, so all paths below the folder sort between the two.

@@ -43,7 +43,7 @@ class BuildOptions:
     Attributes:
         compression: the compression of the layer; MCV reads only gzip.
         media: the family of media types, OCI's or Docker's.
-        architecture: the CPU architecture of the image and of the native launchers in it; None for that of this host.
+        architecture: the CPU architecture of the image and of its native launchers; None for this host's architecture.
         gpu_product: the card on which the cache was compiled; Inductor's part hits only on cards with this name.
         built_for: the backend and architecture of the card, if the files of the cache do not contain them.
         allow_secrets: whether to push a cache whose files contain variables that look like secrets.

@@ -23,7 +23,7 @@ class CopyResult:
     Attributes:
         digest: the digest of the image, the same in both registries.
         uploaded_bytes: the number of bytes sent, excluding blobs that existed or could be mounted.
-        manifests: the number of written manifests, including those of signatures.
+        manifests: the number of written manifests, including the manifests of signatures.
         signatures: the number of copied signature images and bundles.
     """
 
@@ -47,7 +47,7 @@ async def copy_image(
         source_client: an open client for the source registry.
         source: the image, by tag or digest.
         client: an open client for the target registry; may be the same client.
-        target: the target repository and tag; without a tag, the image is written by digest. A digest must be that of
+        target: the target repository and tag; without a tag, the image is written by digest. A digest must match
             the image.
         signatures: whether to copy the signatures.
 

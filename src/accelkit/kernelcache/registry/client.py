@@ -137,7 +137,7 @@ class RegistryClient:
         """Read a manifest from the registry and from each of its mirrors, because their tags may differ.
 
         Returns:
-            The manifests that exist, each once, and the problems if the registry itself could not be read.
+            The existing manifests without duplicates, and the problems if the registry itself could not be read.
         """
         outcomes = await self._endpoints.request_all(
             reference, lambda endpoint: self._read_manifest(endpoint, reference)
@@ -240,5 +240,5 @@ def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
 
 
 def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """Return the relevant problems: none if the registry itself, which is the last endpoint, has none."""
+    """Return the relevant problems: an empty list if the registry itself, the last endpoint, has no problem."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

@@ -48,7 +48,7 @@ def read_url(text: str, *, base: str, registry: str) -> URL:
 
 
 def have_same_origin(one: URL, other: URL) -> bool:
-    """Return whether two URLs have the same scheme, host and port, so that both may get the same login."""
+    """Return whether two URLs have the same scheme, host and port, so that both may receive the same login."""
     return _origin(one) == _origin(other)
 
 

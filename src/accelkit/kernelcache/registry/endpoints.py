@@ -47,7 +47,7 @@ class Endpoints:
             return [await _try(request, origin)]
         async with asyncio.TaskGroup() as group:
             mirror_tasks = [group.create_task(_try(request, mirror)) for mirror in mirrors]
-            # The registry gets all of its attempts only if no mirror responds.
+            # All attempts for the registry are used only if no mirror responds.
             origin_task = group.create_task(self._request_once(request, origin))
         outcomes, answer = [task.result() for task in mirror_tasks], origin_task.result()
         if isinstance(answer, RegistryError) and answer.unreached:

@@ -51,7 +51,7 @@ class RegistrySettings:
         timeout_seconds: the longest wait for a response or for more data, in seconds.
         connect_seconds: the longest wait for a connection, in seconds; the name lookup may take up to the same time in
             addition.
-        attempts: the number of attempts of one request to the registry; a mirror gets one attempt, because other
+        attempts: the number of attempts of one request to the registry; a mirror has one attempt, because other
             endpoints follow it.
     """
 

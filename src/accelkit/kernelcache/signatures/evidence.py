@@ -21,7 +21,7 @@ _LAST_INTEGER = (1 << 53) - 1
 
 
 class SignatureMaterial(msgspec.Struct, frozen=True):
-    """An unverified signature as it was attached to an image, kept so that it can be verified again.
+    """An unverified signature that was attached to an image, stored so that it can be verified again.
 
     Attributes:
         source: its origin, for messages.

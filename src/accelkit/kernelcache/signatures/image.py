@@ -25,7 +25,7 @@ from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.signer_policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
-# The limits for one image: signatures that are verified, per format, and failures that are kept.
+# The limits for one image: verified signatures per format, and stored failures.
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
 

@@ -54,7 +54,7 @@ class Protection:
 
 
 def protect(cache: Path) -> Protection:
-    """Protect a cache's folder and all entries below it against writes; on a failure, all of them stay unprotected."""
+    """Protect a cache's folder and all entries below it against writes; after a failure, all remain unprotected."""
     begun = False
     try:
         for path in _list_upwards(cache):
