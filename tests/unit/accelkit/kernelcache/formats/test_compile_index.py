@@ -65,7 +65,7 @@ def test_a_tree_that_is_mounted_where_it_was_stays() -> None:
 
 
 def test_what_the_cache_does_not_have_is_refused() -> None:
-    with pytest.raises(CacheError, match=r"names /tmp/elsewhere\.py, which the cache does not have") as caught:
+    with pytest.raises(CacheError, match=r"names /tmp/elsewhere\.py, which the cache does not contain") as caught:
         relocated(written({0: ("h", "/tmp/elsewhere.py")}))
     assert "whole cache root" in (caught.value.next_step or "")
 
