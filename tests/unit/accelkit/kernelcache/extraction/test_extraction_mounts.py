@@ -79,7 +79,7 @@ async def test_what_vllm_keeps_beside_its_compile_cache_is_kept(hostile_registry
 
 async def test_a_list_that_leads_out_of_the_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [vllm_layer("/tmp/torchinductor_root/x.py")], labels=VLLM)
-    with pytest.raises(CacheError, match=r"names /tmp/torchinductor_root/x\.py, which the cache does not have"):
+    with pytest.raises(CacheError, match=r"names /tmp/torchinductor_root/x\.py, which the cache does not contain"):
         await extract(hostile_registry, unsigned(image, base, mount_path="/cache"))
     assert visible(base) == []
 

@@ -243,7 +243,7 @@ def test_vllms_list_names_the_files_of_the_copy_or_there_is_none(cache, target):
 def test_too_little_room_is_known_before_anything_is_written(cache, target, monkeypatch):
     room = os.statvfs(target)
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((*room[:4], 1, *room[5:])))
-    with pytest.raises(CacheError, match=r"needs \d+ bytes, but .* has \d+ free.*read-only without a copy"):
+    with pytest.raises(CacheError, match=r"needs \d+ bytes, but .* has \d+ bytes free.*read-only without a copy"):
         make_private_copy(cache, target)
     assert list(target.iterdir()) == []
 

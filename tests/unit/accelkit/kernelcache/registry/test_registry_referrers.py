@@ -204,5 +204,5 @@ async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(regi
 
 async def test_what_refers_to_a_tag_cannot_be_asked(registry):
     async with visiting(registry) as client:
-        with pytest.raises(CacheError, match="by digest"):
+        with pytest.raises(CacheError, match="without a digest"):
             await client.list_referrers(at(registry, "v1"))
