@@ -45,7 +45,7 @@ SERVICES: Final = {
 
 
 class _Root(click.Group):
-    """The program. It prints an AccelkitError as one line. Any other exception is a bug and keeps its traceback."""
+    """Root command. It prints an AccelkitError as one line; any other exception is a bug and prints a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -66,15 +66,17 @@ class _Root(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write two sections, because the playbooks start the services and users do not."""
+        """List services in a separate section, because playbooks start them and users do not."""
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
-        for title, names in (("Commands", USER_COMMANDS), ("Services, which site.yml runs in the cluster", SERVICES)):
+        for title, names in (("Commands", USER_COMMANDS), ("Services (deployed by site.yml)", SERVICES)):
             found = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl([(name, each.get_short_help_str(limit)) for name, each in found if each is not None])
 
 
-@click.group(cls=_Root, epilog="Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage.")
+@click.group(
+    cls=_Root, epilog="Exit codes: 0 for success, 1 for an error that the message explains, 2 for incorrect usage."
+)
 @click.version_option(__version__, prog_name="accelkit")
 @click.option(
     "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True

@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ kubeconfig_option = click.option(
     "--kubeconfig",
     envvar="ACCELKIT_KUBECONFIG",
     type=FILE,
-    help="Kubeconfig of the cluster. Default: the service account of the pod, else KUBECONFIG, else ~/.kube/config.",
+    help="Kubeconfig of the cluster (default: the pod's service account, KUBECONFIG or ~/.kube/config, in this order).",
 )
 installation_namespace_option = click.option(
     "--namespace", default="accelkit", show_default=True, help="Namespace in which accelkit is installed."
@@ -25,7 +25,7 @@ own_namespace_option = click.option(
     "--namespace", required=True, envvar="ACCELKIT_NAMESPACE", help="Namespace in which accelkit is installed."
 )
 extender_option = click.option(
-    "--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender. Default: through the API server."
+    "--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender (default: its proxy URL on the API server)."
 )
 log_format_option = click.option(
     "--log-format",
@@ -33,17 +33,17 @@ log_format_option = click.option(
     type=click.Choice([each.value for each in LogFormat]),
     default=LogFormat.TEXT.value,
     show_default=True,
-    help="Lines of text, or one JSON object per line.",
+    help="Format of the log: lines of text, or one JSON object per line.",
 )
 log_folder_option = click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
-    help="Folder of the log file. Default: the log goes to stdout only.",
+    help="Folder of a log file in addition to stdout (default: no log file).",
 )
 trusted_root_option = click.option(
     "--trusted-root",
     envvar="ACCELKIT_TRUSTED_ROOT",
     type=EXISTING_FILE,
-    help="Trusted root of a Sigstore instance (JSON). Default: that of the public instance, as installed.",
+    help="Trusted root of a Sigstore instance, as JSON (default: the installed trusted root of the public instance).",
 )

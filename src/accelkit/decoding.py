@@ -1,4 +1,4 @@
-"""Preparation of types for `msgspec.convert`, and reader of document versions."""
+"""Functions that prepare types for `msgspec.convert`, and that read the version of a document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 def prepare(*types: Any) -> None:
-    """Let msgspec analyse types while their module is imported.
+    """Make msgspec analyse types when their module is imported.
 
     Otherwise, msgspec analyses a type when it is first used. If a second thread uses the type before the analysis is
     finished, the process crashes with SIGSEGV. A module-level `msgspec.json.Decoder` also prepares its type, but
@@ -26,9 +26,9 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 def decode_version(document: str) -> int:
-    """Return the version of a JSON document. Read it first, because a different version may have different fields.
+    """Return the version of a JSON document. Callers check it before they decode the fields, which depend on it.
 
     Raises:
-        msgspec.MsgspecError: it has no version.
+        msgspec.MsgspecError: the document has no version.
     """
     return _versioned.decode(document).version

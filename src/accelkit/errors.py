@@ -1,4 +1,4 @@
-"""Errors of accelkit, in one tree.
+"""Exceptions of accelkit, in one hierarchy.
 
 AccelkitError
   QuantityError        a Kubernetes quantity or amount cannot be read
@@ -16,7 +16,7 @@ AccelkitError
   ServiceError         a service of accelkit returned an error, or no response
     WaitError            a state was not reached before the timeout
     NoExtenderError      the cluster has no extender that can be reached through its API server
-  NotReadyError        the extender cannot decide now
+  NotReadyError        the extender cannot make decisions yet
   NotLeadingError      another replica of the extender is the leader
   AccessError          a client of the extender is not authenticated or not authorized
   BadArgsError         kube-scheduler's arguments lack something that the verb needs
@@ -48,11 +48,11 @@ from http import HTTPStatus
 
 
 class AccelkitError(Exception):
-    """The base class of all errors that accelkit raises on purpose.
+    """Base class of all errors that accelkit raises deliberately.
 
     Args:
         message: one sentence that states the problem.
-        next_step: what the user can do about it; empty if that is unknown.
+        next_step: the next step for the user; empty if it is unknown.
     """
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
@@ -73,11 +73,11 @@ class RequestError(AccelkitError):
 
 
 class InventoryError(AccelkitError):
-    """A node's inventory annotation cannot be used; its cards are unknown, not absent."""
+    """A node's inventory annotation cannot be used. The node may have cards, but they are unknown."""
 
 
 class ManagedResourcesError(AccelkitError):
-    """The record of managed resources cannot be used; the managed resources are unknown."""
+    """The record of managed resources cannot be used, so the managed resources are unknown."""
 
 
 class AssignmentError(AccelkitError):
@@ -118,8 +118,8 @@ class WaitError(ServiceError):
     Args:
         seconds: the timeout.
         waiting: the objects that have not reached the state, such as `3 of 5 nodes: a, b, c`.
-        sentence: the problem.
-        next_step: what the user can do about it.
+        sentence: the problem, as a sentence.
+        next_step: the next step for the user.
     """
 
     def __init__(self, seconds: float, waiting: str, sentence: str, *, next_step: str) -> None:
@@ -133,7 +133,7 @@ class NoExtenderError(ServiceError):
 
 
 class NotReadyError(AccelkitError):
-    """The extender cannot decide now; the message says what it is waiting for."""
+    """The extender cannot make decisions yet; the message states the missing condition."""
 
 
 class NotLeadingError(AccelkitError):
@@ -154,7 +154,7 @@ class AccessError(AccelkitError):
 
 
 class BadArgsError(AccelkitError):
-    """The arguments lack something that the verb needs; the message says what."""
+    """kube-scheduler's arguments lack a part that the verb needs; the message names this part."""
 
 
 class BindingError(AccelkitError):
@@ -278,8 +278,8 @@ def find_first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 def raise_first(*kinds: type[Exception]) -> Iterator[None]:
     """Replace a group of exceptions with its first exception, if all of them are of these types.
 
-    The user sees one error. The other failures have the same cause, or appear at the next attempt. The code does not
-    use `except*`, because some Python releases then raise a group again.
+    The user gets one error. The other failures have the same cause, or are reported at the next attempt. This function
+    does not use `except*`, because some Python releases then raise a group again.
     """
     try:
         yield

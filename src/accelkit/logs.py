@@ -40,13 +40,13 @@ class LogFormat(StrEnum):
 class Facts:
     """A message with named values: `event name=value …` in text, members of the object in JSON.
 
-    A logger accepts it as the message. Values have the same names everywhere: `pod` (namespace and name), `uid` (the
-    UID of the pod, which connects the lines of the extender and the node agent), `node`, `container`, `cards`,
+    A logger accepts it as the message. All components use the same names: `pod` (namespace and name), `uid` (the UID
+    of the pod, which relates log lines of the extender to log lines of the node agent), `node`, `container`, `cards`,
     `seconds`. Values from users are quoted, so that a user cannot forge a log line.
 
     Args:
-        event: what happened, always worded the same for the same event.
-        values: values that JSON can represent. In text, too, a mapping or a sequence is written as JSON.
+        event: the event, in words that are always the same for this event.
+        values: values that JSON can represent. Mappings and sequences are also written as JSON in text logs.
     """
 
     def __init__(self, event: str, **values: object) -> None:
@@ -58,12 +58,12 @@ class Facts:
 
 
 class RepeatLog:
-    """Logger that logs a repeated message once per interval, with the number of suppressed repeats (`repeats`).
+    """Logger that logs a repeated message at most once per interval, with the number of suppressed repeats (`repeats`).
 
     Args:
         log: the logger.
         seconds: the interval.
-        keys: the number of keys to remember; the key that was logged least recently is forgotten first.
+        keys: the maximum number of stored keys; the least recently logged key is dropped first.
         clock: a monotonic clock in seconds.
     """
 
@@ -76,7 +76,7 @@ class RepeatLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log, self._seconds, self._keys, self._clock = log, seconds, keys, clock
-        # When each key was last logged, and the number of repeats since then.
+        # The time at which each key was last logged, and the number of repeats since then.
         self._logged: OrderedDict[Hashable, tuple[float | None, int]] = OrderedDict()
 
     def info(self, key: Hashable, make: Callable[[], Facts]) -> None:
@@ -97,7 +97,7 @@ class RepeatLog:
             self._log.warning("%s", message, stacklevel=2)
 
     def _count(self, key: Hashable) -> int | None:
-        """Return the number of repeats since the key was logged; None if it must not be logged now."""
+        """Return the number of repeats since the key was last logged; None if the interval has not ended."""
         now = self._clock()
         logged_at, repeats = self._logged.get(key, (None, 0))
         if logged_at is not None and now - logged_at < self._seconds:
@@ -111,7 +111,7 @@ class RepeatLog:
 
 
 class ErrorReporter:
-    """Logger that logs an error only once until it changes.
+    """Logger that logs an error once, until a different error occurs.
 
     Args:
         log: the logger.
@@ -167,7 +167,7 @@ def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = L
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A handler that logs one warning while lines cannot be written. `logging` prints a traceback for each such line.
+    """Handler that logs one warning while lines cannot be written, whereas `logging` prints a traceback for each line.
 
     An incorrect logging call still prints a traceback.
     """
@@ -188,7 +188,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         lost = self._lost
         super().emit(record)
         if lost and lost == self._lost:
-            self._warning = f"{self._describe()} is writable again, {lost} lines may be missing"
+            self._warning = f"{self._describe()} is writable again; {lost} lines may be missing"
             self._lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
@@ -209,7 +209,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _LogStream(_Handler):
-    """Standard error or standard output. It has no effect if the stream was closed before the program started."""
+    """Handler for standard error or standard output. It does nothing if the stream was closed at program start."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None:
@@ -220,7 +220,7 @@ class _LogStream(_Handler):
 
 
 class _LogFile(_Handler, RotatingFileHandler):
-    """A log file that is reopened after a failed rotation."""
+    """Handler for a log file, which it reopens after a failed rotation."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         super().handleError(record)

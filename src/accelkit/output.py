@@ -1,4 +1,4 @@
-"""`-o table|json|yaml`: a uniform way to print any listing."""
+"""The option `-o table|json|yaml`, and functions that print a listing in these formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 4096
 
 
 class Format(StrEnum):
-    """Formats in which a listing is printed."""
+    """Output formats of a listing."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,13 +27,13 @@ class Format(StrEnum):
 
 
 def output_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option `-o` to a command, which receives its value as `output`."""
+    """Add the option `-o` to a command; the command receives the value as `output`."""
     return click.option(
         *("-o", "--output"),
         type=click.Choice([each.value for each in Format]),
         default="table",
         show_default=True,
-        help="How to print it.",
+        help="Output format.",
     )(command)
 
 
@@ -55,7 +55,7 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
 
 
 class _Clean:
-    """Printable content in which text from users cannot control the terminal."""
+    """Content for rich without the control characters in texts from users."""
 
     def __init__(self, table: RenderableType) -> None:
         self._table = table
@@ -68,7 +68,7 @@ class _Clean:
 def list_fields(fields: Iterable[tuple[str, str | Text]], *, indent: int = 0, gap: int = 2) -> list[Text]:
     """Return a line for each name and value, with the values aligned `gap` spaces after the longest name.
 
-    A grid from rich would break a digest at the edge of the terminal.
+    This function does not use a grid from rich, which would break a digest at the edge of the terminal.
     """
     rows = tuple(fields)
     width = max((len(name) for name, _ in rows), default=0) + gap

@@ -1,16 +1,15 @@
-"""Logger that logs a problem with an object only once, although every event of the object contains it."""
+"""Logger that logs a problem with an object only once, even if each event of the object repeats the problem."""
 
 from __future__ import annotations
 
 import logging
 
-# The largest clusters have at most this many objects of a kind. The key that was reported least recently is dropped
-# first.
+# The largest clusters have at most this many objects of a kind. The least recently reported key is dropped first.
 _KEYS = 200_000
 
 
 class OnceReporter:
-    """Reporter that logs once for each key, such as the UID of an object, and counts the keys.
+    """Reporter that logs one message for each key, such as the UID of an object, and counts the keys.
 
     Args:
         log: the logger.

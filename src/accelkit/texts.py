@@ -1,4 +1,4 @@
-"""Cleaning of text from users before it appears in a message, a log or a terminal."""
+"""Functions that clean and shorten text from users for messages, logs and terminals."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def count_cards(number: int) -> str:
 
 
 def list_some(names: Iterable[str], most: int = 5) -> str:
-    """Return the first few names for use in a sentence, and how many more there are."""
+    """Return the first names for use in a sentence, followed by the number of omitted names."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

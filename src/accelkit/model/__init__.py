@@ -1,1 +1,1 @@
-"""Frozen values without I/O: cards, requests, assignments, inventories, and fields of pods and nodes."""
+"""Immutable values without I/O: cards, requests, assignments, inventories, and fields of pods and nodes."""

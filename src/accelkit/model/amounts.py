@@ -1,7 +1,7 @@
 """Amounts of resources that accelkit only counts: names of extended resources, each with an integer.
 
-The amounts are sorted by name and each name occurs once, so that equal amounts compare as equal. A resource that is not
-named is unknown: a card without it cannot provide any. A card that has none left lists the resource with 0.
+The amounts are sorted by name and each name occurs once, so that equal amounts compare as equal. A card provides only
+the resources that it names. If all of a resource is used, its amount is 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def build_amounts(amounts: Mapping[str, int]) -> Amounts:
-    """Return amounts by name as a value."""
+    """Return a mapping from names to amounts as `Amounts`."""
     return tuple(sorted(amounts.items()))
 
 
@@ -29,7 +29,7 @@ def add_amounts(one: Amounts, other: Amounts, sign: int = 1) -> Amounts:
 
 
 def take_off(capacity: Amounts, used: Amounts) -> Amounts:
-    """Return what is left of each resource of a card: negative if containers hold more than the capacity."""
+    """Return the remaining amount of each resource of a card; negative if containers hold more than the capacity."""
     if not used:
         return capacity
     held = dict(used)
@@ -37,7 +37,7 @@ def take_off(capacity: Amounts, used: Amounts) -> Amounts:
 
 
 def take_up_to(pool: Amounts, requested: Amounts) -> Amounts:
-    """Return the part of the wanted amounts that a pool has."""
+    """Return the part of the requested amounts that a pool can provide."""
     available = dict(pool)
     return build_amounts(
         {name: least for name, amount in requested if (least := min(amount, available.get(name, 0))) > 0}
@@ -45,12 +45,12 @@ def take_up_to(pool: Amounts, requested: Amounts) -> Amounts:
 
 
 def find_lack(free: Amounts, requested: Amounts, unlimited: str = "") -> str:
-    """Return the first resource of which less is free than is wanted, or an empty string.
+    """Return the first resource whose free amount is less than the requested amount; empty if there is none.
 
     Args:
-        free: the amounts that are left on a card.
+        free: the free amounts of a card.
         requested: the requested amounts. Even a request for 0 needs a card that has the resource.
-        unlimited: a resource that is unlimited on cards that do not state an amount for it.
+        unlimited: a resource that is unlimited on cards that have no amount for it.
     """
     left = dict(free)
     for name, amount in requested:

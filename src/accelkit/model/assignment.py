@@ -14,12 +14,12 @@ from accelkit.texts import shorten
 
 ASSIGNMENT_VERSION: Final = 1
 MAX_ASSIGNMENT_BYTES: Final = 64 * 1024
-# Not a valid container name. It holds the shares that the pod gave up and that will be charged to another pod.
+# The key, which is not a valid container name, of shares that will be charged to another pod instead of this pod.
 MOVING: Final = "(moving)"
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Amounts of one card that one container holds. A whole card is a share of everything that the card has."""
+    """Amounts of one card that one container holds. A whole card is a share that contains all amounts."""
 
     card: str
     memory_bytes: int
@@ -58,18 +58,20 @@ def decode_assignment(text: str) -> Assignment:
             of range.
     """
     if len(text) > MAX_ASSIGNMENT_BYTES:
-        raise AssignmentError(f"assignment of {len(text)} characters is over the limit of {MAX_ASSIGNMENT_BYTES}")
+        raise AssignmentError(f"assignment has {len(text)} characters, more than the limit of {MAX_ASSIGNMENT_BYTES}")
     try:
         version = decode_version(text)
         if version != ASSIGNMENT_VERSION:
-            raise AssignmentError(f"assignment version {version} is not known (this is version {ASSIGNMENT_VERSION})")
+            raise AssignmentError(
+                f"assignment has version {version}, but this program supports version {ASSIGNMENT_VERSION}"
+            )
         assignment = _assignment.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise AssignmentError(shorten(f"assignment cannot be read: {exc}")) from exc
+        raise AssignmentError(shorten(f"cannot read the assignment: {exc}")) from exc
     for container, shares in assignment.containers.items():
         for share in shares:
             if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= WHOLE_COMPUTE:
-                raise AssignmentError(f"assignment of container {shorten(container)} has impossible amounts")
+                raise AssignmentError(f"assignment of container {shorten(container)} has invalid amounts")
     return assignment
 
 

@@ -10,20 +10,20 @@ import msgspec
 
 from accelkit.model.amounts import Amounts
 
-# The kubelet accepts device IDs of up to 63 characters, and the number of a unit needs some of them.
+# The kubelet accepts device IDs of up to 63 characters, which also contain the number of a unit.
 MAX_CARD_ID = 48
-# A larger factor is a mistake.
+# A larger factor is rejected as a mistake.
 MAX_MEMORY_FACTOR = 16.0
-# A target that a card reports: BACKEND:ARCH, such as `cuda:75` or `hip:gfx90a:xnack-`.
+# The form of a target that a card reports: BACKEND:ARCH, such as `cuda:75` or `hip:gfx90a:xnack-`.
 TARGET_PATTERN = r"^([a-z][a-z0-9_-]{0,15}:[A-Za-z0-9][A-Za-z0-9_.:+-]{0,47})?$"
 
 MAX_DRIVER_VERSION = 48
-# A PCI address as sysfs writes it. A domain has up to 32 bits.
+# The form of a PCI address in sysfs. A domain has up to 32 bits.
 PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class Health(StrEnum):
-    """Health of a card. A card whose health is UNKNOWN takes new shares; one that is UNHEALTHY does not."""
+    """Health of a card. A card takes new shares if its health is HEALTHY or UNKNOWN."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -55,23 +55,23 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         numa: the NUMA node; None if unknown.
         pci_root: the PCI root complex, such as `pci0000:00`; empty if unknown.
         health_reason: why the card is not healthy, as a sentence; empty if it is healthy.
-        index: the number that the node assigns to the card and users read; it does not change while the node runs.
+        index: the number that the node assigns to the card, for users; it does not change while the node runs.
         minor: the number that the driver assigns, as in the names of device nodes; None if unknown.
         bdf: the PCI address, such as `0000:19:00.0`; empty if unknown.
         memory_source: the source of `memory_bytes` (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty if there is none.
-        estimated: whether the source states the memory of this kind of card, not of this card itself.
-        cordoned: whether an administrator took the card out of placement, regardless of its health.
-        fault: the error that takes the card out of placement until it is repaired, which the agent remembers; empty
-            if there is none.
+        estimated: whether `memory_bytes` is the value for this model of card, and was not read from the card itself.
+        cordoned: whether an administrator excluded the card from placement, regardless of its health.
+        fault: the error, recorded by the agent, that excludes the card from placement until it is repaired; empty if
+            there is none.
         enforcement: the mechanism that keeps shares of this card within their memory (`mps`, `dmem`); empty if they are
             advisory.
         preferred: whether the card is assigned before the other cards of its node if it fits; from a label on the node.
-        amounts: amounts of resources that accelkit only counts. They come from the node's status, not its agent.
+        amounts: amounts of resources that accelkit only counts. They come from the node's status, not from its agent.
         memory_factor: the maximum combined size of all shares, as a multiple of the card's memory. A single share never
             takes more than the memory.
-        target: the target for which kernels for the card are compiled, such as `hip:gfx90a`, if the card reports one;
-            empty if vendor and model determine it.
-        driver_version: the version of its vendor's driver, such as `550.54.14`; empty if unknown, as for most
+        target: the target for which kernels for the card are compiled, such as `hip:gfx90a`; empty if the card does
+            not report it, so that vendor and model determine it.
+        driver_version: the version of its vendor's driver, such as `550.54.14`; empty if unknown, which is usual for
             drivers in the kernel.
         nic: the letter of the `Nearness` of the nearest network card; empty if there is none or it is unknown.
     """

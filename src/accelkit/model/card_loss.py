@@ -14,5 +14,5 @@ _SENTENCES: Final = (GONE_FROM_NODE, GONE_FROM_BUS, SILENT_ON_BUS)
 
 
 def is_lost(card: Card) -> bool:
-    """Return whether a card left its node or its bus, or does not answer there, even if it has other faults."""
+    """Return whether a card is missing from its node or bus, or does not respond, even if it has other faults."""
     return card.health is Health.UNHEALTHY and any(each in card.health_reason for each in _SENTENCES)

@@ -1,7 +1,7 @@
 """The hold on cards for a pod, which `accelkit defrag` writes to the pod's status before it evicts other pods.
 
 A condition on the pod contains the hold. Users who may edit pods cannot write it, because `pods/status` needs a
-separate permission. It ends with the pod, and each replica of the extender reads it from the watch of pods.
+separate permission. The hold ends with the pod, and each replica of the extender reads it from the watch of pods.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Hold(msgspec.Struct, frozen=True):
 
     Attributes:
         node: the node with the cards.
-        until: the end of the hold, with a time zone.
-        evicted: the UIDs of the pods that are evicted for it.
+        until: the time at which the hold ends, with a time zone.
+        evicted: the UIDs of the pods that are evicted for the hold.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""CPU and memory that pods request and that nodes have, as kube-scheduler counts them."""
+"""CPU and memory of pods and nodes, as kube-scheduler counts them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ UNKNOWN: Final = HostAmounts(math.inf, math.inf)
 
 
 def read_pod_amounts(spec: PodSpec) -> HostAmounts:
-    """Return the requests of a pod: the greater of its containers with sidecars and its largest init container.
+    """Return the CPU and memory that a pod requests, including its overhead.
 
-    The overhead is added. A request that cannot be read counts as 0, because kube-scheduler cannot read it either.
+    Without overhead, each amount is the sum of the containers and sidecars, or the amount that an init container and
+    the sidecars before it need together, if that is greater. A request that cannot be read counts as 0, because
+    kube-scheduler cannot read it either.
     """
     sidecars = highest = NOTHING
     for container in spec.init_containers or ():
@@ -49,12 +51,12 @@ def read_pod_amounts(spec: PodSpec) -> HostAmounts:
 
 
 def read_node_amounts(allocatable: Mapping[str, str] | None) -> HostAmounts:
-    """Return the CPU and memory that a node has for pods."""
+    """Return the allocatable CPU and memory of a node."""
     return _read(allocatable, UNKNOWN)
 
 
 def write_amounts(amounts: HostAmounts) -> dict[str, str | int | float]:
-    """Return amounts as quantities."""
+    """Return amounts as Kubernetes quantities."""
     return {"cpu": f"{int(amounts.cpu_milli)}m", "memory": str(int(amounts.memory_bytes))}
 
 

@@ -1,7 +1,7 @@
 """The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
 
 The ledger takes the cards from the annotation. For nodes without it, labels of another system can be the source. If the
-annotation cannot be read or has a newer version, the node's cards are unknown, which differs from having none.
+annotation cannot be read or has a newer version, the node's cards are unknown; such a node may have cards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_FORMER_UNITS: Final = 8
 
 
 class FormerUnit(msgspec.Struct, frozen=True):
-    """A unit of memory that a node had before. Pods that started up to `until`, in Unix seconds, got devices in it."""
+    """A unit of memory that a node had before. Pods that started up to `until` (Unix seconds) got devices in it."""
 
     unit_bytes: int
     until: int
@@ -39,13 +39,13 @@ class Inventory(msgspec.Struct, frozen=True):
         unit_bytes: the bytes of one `accelkit.io/memory` unit on this node.
         cards: the cards, in the order of the node's numbers.
         next_unit_bytes: the unit that its agent is configured to advertise but cannot advertise yet; 0 if none.
-        problem: why the agent cannot, as a sentence; empty if it only waits for pods to end.
-        topology: the nearness of every two cards: row i, column j is the letter of an
+        problem: why the agent cannot advertise that unit, as a sentence; empty if it only waits for pods to end.
+        topology: the nearness of each pair of cards: row i, column j is the letter of an
             `accelkit.model.topology.Nearness`; empty if it was not detected.
         uncounted: the amounts that containers hold beyond the assignments of their pods, if these cannot be written.
         former_units: the units in which pods on the node got devices before the current unit, newest last.
         library_problems: the libraries of the cards' vendors that cannot be used on the node, and why, as sentences.
-        cdi: the kinds of CDI devices with which containers get cards, sorted; empty for plain device nodes.
+        cdi: the kinds of CDI devices that give containers their cards, sorted; empty for plain device nodes.
         network: the node's network cards; omitted if there are none.
         withheld: resources that the agent does not offer to new pods. Either the cluster's record does not state that
             every kube-scheduler calls the extender for them, or they belong to a former dialect and containers still
@@ -118,17 +118,17 @@ def decode_inventory(text: str) -> Inventory:
             range.
     """
     if (length := len(text.encode())) > MAX_INVENTORY_BYTES:
-        raise InventoryError(f"inventory of {length} bytes is over the limit of {MAX_INVENTORY_BYTES}")
+        raise InventoryError(f"inventory has {length} bytes, more than the limit of {MAX_INVENTORY_BYTES}")
     try:
         version = decode_version(text)
         if version != INVENTORY_VERSION:
             raise InventoryError(
-                f"inventory version {version} is not known (this is version {INVENTORY_VERSION})",
+                f"inventory has version {version}, but this program supports version {INVENTORY_VERSION}",
                 next_step="upgrade the extender to the node agent's version",
             )
         inventory = _inventory.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise InventoryError(f"inventory cannot be read: {shorten(str(exc))}") from exc
+        raise InventoryError(f"cannot read the inventory: {shorten(str(exc))}") from exc
     _check(inventory)
     return inventory
 
@@ -143,34 +143,36 @@ def read_inventory(text: str | None) -> Inventory | None:
 
 def _check(inventory: Inventory) -> None:
     if not 0 < inventory.unit_bytes <= MAX_AMOUNT:
-        raise InventoryError(f"inventory has an impossible unit: {inventory.unit_bytes} bytes")
+        raise InventoryError(f"inventory has an invalid unit: {inventory.unit_bytes} bytes")
     if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
-        raise InventoryError(f"inventory has an impossible next unit: {inventory.next_unit_bytes} bytes")
+        raise InventoryError(f"inventory has an invalid next unit: {inventory.next_unit_bytes} bytes")
     _check_history(inventory.former_units)
     card_ids = set[str]()
     for card in inventory.cards:
         if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:
-            raise InventoryError(f"inventory has an impossible card ID: {shorten(card.id)!r}")
+            raise InventoryError(f"inventory has an invalid card ID: {shorten(card.id)!r}")
         if card.id in card_ids:
-            raise InventoryError(f"inventory names card {shorten(card.id)} twice")
+            raise InventoryError(f"inventory contains card {shorten(card.id)} twice")
         card_ids.add(card.id)
         _check_memory(card)
     for share in inventory.uncounted:
         if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= MAX_AMOUNT:
-            raise InventoryError(f"inventory counts an impossible amount of card {shorten(share.card)}")
+            raise InventoryError(f"inventory has an invalid uncounted amount for card {shorten(share.card)}")
 
 
 def _check_memory(card: Card) -> None:
     for amount in (card.reserved_bytes, card.memory_bytes):
         if amount is not None and not 0 <= amount <= MAX_AMOUNT:
-            raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible amount of memory")
+            raise InventoryError(f"inventory has an invalid amount of memory for card {shorten(card.id)}")
     if not 1 <= card.memory_factor <= MAX_MEMORY_FACTOR or card.capacity_bytes > MAX_AMOUNT:
-        raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible memory factor")
+        raise InventoryError(f"inventory has an invalid memory factor for card {shorten(card.id)}")
 
 
 def _check_history(former_units: Sequence[FormerUnit]) -> None:
     if len(former_units) > MAX_FORMER_UNITS:
-        raise InventoryError(f"inventory has {len(former_units)} former units, at most {MAX_FORMER_UNITS} are allowed")
+        raise InventoryError(
+            f"inventory has {len(former_units)} former units, more than the limit of {MAX_FORMER_UNITS}"
+        )
     ends = [each.until for each in former_units]
     if ends != sorted(ends) or not all(0 < each.unit_bytes <= MAX_AMOUNT for each in former_units):
-        raise InventoryError("inventory has an impossible history of units")
+        raise InventoryError("inventory has an invalid list of former units")

@@ -1,4 +1,4 @@
-"""The record of the labels that accelkit wrote on a node, from which they are removed: `accelkit.io/labels`."""
+"""The annotation `accelkit.io/labels`: the record of the labels that accelkit wrote on a node and later removes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _record = msgspec.json.Decoder(dict[str, str])
 
 
 def read_label_record(node: Node) -> dict[str, str]:
-    """Return the labels that accelkit wrote, with their values; none if the record cannot be read."""
+    """Return the labels that accelkit wrote, with their values; empty if the record cannot be read."""
     try:
         return _record.decode(node.find_annotation(LABELS_ANNOTATION) or "{}")
     except (msgspec.MsgspecError, RecursionError):

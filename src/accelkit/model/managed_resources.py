@@ -54,15 +54,15 @@ def decode_managed_resources(data: Mapping[str, str]) -> ManagedResources:
     """
     text = data.get(MANAGED_RESOURCES_KEY, "")
     if len(text) > _MAX_BYTES:
-        raise ManagedResourcesError(f"the record of managed resources has {len(text)} characters")
+        raise ManagedResourcesError(f"cannot read the record of managed resources: it has {len(text)} characters")
     try:
         managed = _managed.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise ManagedResourcesError(f"the record of managed resources cannot be read: {shorten(str(exc))}") from exc
+        raise ManagedResourcesError(f"cannot read the record of managed resources: {shorten(str(exc))}") from exc
     if managed.version != MANAGED_RESOURCES_VERSION:
         raise ManagedResourcesError(
-            f"the record of managed resources has version {managed.version}, and this program reads version "
-            f"{MANAGED_RESOURCES_VERSION}",
+            f"cannot read the record of managed resources: it has version {managed.version}, but this program supports "
+            f"version {MANAGED_RESOURCES_VERSION}",
             next_step="run site.yml with the version of accelkit that runs in the cluster",
         )
     return managed

@@ -9,10 +9,10 @@ import msgspec
 
 from accelkit.model.topology import Nearness
 
-# The maximum for each node; NICs with RDMA come first.
+# The maximum number of NICs in the inventory of a node. NICs with RDMA are listed first.
 MAX_NICS: Final = 32
 MAX_NIC_NAME: Final = 32
-# Devices that share a root complex, so that no transfer between them crosses the link between the processors.
+# Devices with this nearness share a root complex, so transfers between them do not cross the link between processors.
 _NEAR: Final = frozenset({Nearness.PCI_SWITCH.value, Nearness.PCI_MULTI.value, Nearness.HOST_BRIDGE.value})
 _ORDER: Final = {each.value: place for place, each in enumerate(Nearness)}
 
@@ -52,7 +52,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
-    """Return the NICs that are nearest to a card; none if the nearness of all is unknown.
+    """Return the NICs that are nearest to a card; empty if the nearness of all NICs is unknown.
 
     Args:
         network: the network of the node.
@@ -64,7 +64,7 @@ def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
 
 
 def rate_nearest(row: str | Sequence[str]) -> str:
-    """Return the nearest letter of a card's row; empty if none is known."""
+    """Return the letter of the nearest NIC in a card's row; empty if the nearness of all NICs is unknown."""
     known = [letter for letter in row if letter in _ORDER and letter != Nearness.UNKNOWN]
     return min(known, key=_ORDER.__getitem__, default="")
 

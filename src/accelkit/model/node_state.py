@@ -18,7 +18,7 @@ def describe_state(boot_id: str, kernel: str, cards: Sequence[Card] | None) -> N
     Args:
         boot_id: `status.nodeInfo.bootID`, empty if unknown.
         kernel: `status.nodeInfo.kernelVersion`, empty if unknown.
-        cards: the cards of its inventory; None if that cannot be read.
+        cards: the cards of its inventory; None if the inventory cannot be read.
     """
     if cards is None:
         return NodeState(boot_id=boot_id, kernel=kernel)

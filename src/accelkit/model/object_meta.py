@@ -1,4 +1,4 @@
-"""metadata of Kubernetes objects; readers that need more fields extend it."""
+"""The `metadata` of Kubernetes objects. Readers that need more fields extend these types."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-# After the grace period the kubelet still has to end the pod, and clocks differ. The user who creates the pod chooses
-# the grace period, and finalizers, which can keep the pod indefinitely.
+# After the grace period the kubelet still needs time to stop the pod, and clocks differ. The user who creates the pod
+# chooses the grace period, and finalizers, which can keep the pod indefinitely.
 LEAVING_MARGIN_SECONDS: Final = 60.0
 MOST_LEAVING_SECONDS: Final = 900.0
 
 
 def read_time(text: str | None) -> float:
-    """Return an RFC 3339 time in seconds since 1970; 0 if the text is not a time."""
+    """Return an RFC 3339 time as seconds since 1970; 0 if the text is not a time."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):
@@ -22,18 +22,18 @@ def read_time(text: str | None) -> float:
 
 
 def read_version(text: str) -> int | None:
-    """Return a resourceVersion as the integer by which versions are compared; None if it is not an integer."""
+    """Return a resourceVersion as an integer, so that versions can be compared; None if it is not an integer."""
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return whether a resourceVersion is older than another one; False if one of them is not an integer."""
+    """Return whether `version` is older than `other`; False if one of the two resourceVersions is not an integer."""
     one, two = read_version(version), read_version(other)
     return one is not None and two is not None and one < two
 
 
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The part of metadata that identifies an object and its version."""
+    """The fields of `metadata` that identify an object and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -49,7 +49,7 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of an object; times are RFC 3339 texts, so they sort as texts."""
+    """The `metadata` of an object. Times are RFC 3339 texts, which sort chronologically."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

@@ -1,6 +1,6 @@
 """Observed allocations: the devices that the kubelet of a node reports for containers, which the agent publishes.
 
-They are in a ConfigMap with the name of the node, in the namespace of accelkit, and serve audits. The ledger does not
+The agent stores them for audits, in a ConfigMap with the name of the node in accelkit's namespace. The ledger does not
 count them: it counts only the assignments on pods.
 """
 
@@ -22,14 +22,14 @@ _MOST_BYTES: Final = 1_000_000
 
 
 class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Devices of a container by card: the number of memory devices, and whole cards."""
+    """Devices that a container holds: the number of memory devices by card, and the whole cards."""
 
     memory: dict[str, int] = {}
     whole: tuple[str, ...] = ()
 
 
 class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod that holds devices, by container; `enforced_by` is the mechanism that limits its memory, or empty."""
+    """A pod with the devices of each container; `enforced_by` is the mechanism that limits its memory, or empty."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process on a card that does not belong to a pod of the node; `memory_bytes` is None if it cannot be read."""
+    """A process that uses a card and belongs to no pod of the node; `memory_bytes` is None if it cannot be read."""
 
     card: str
     pid: int
@@ -50,7 +50,7 @@ class Allocations(msgspec.Struct, frozen=True):
     """All allocations of a node.
 
     Attributes:
-        processes: None if processes cannot be scanned.
+        processes: processes that use cards and belong to no pod; None if processes cannot be scanned.
         left_out: the number of pods that did not fit into the ConfigMap.
     """
 
@@ -67,13 +67,13 @@ _allocations = msgspec.json.Decoder(Allocations)
 def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> Allocations:
     """Return the allocations without the pods that do not fit into a ConfigMap.
 
-    The longest entries are left out first; among equally long entries, those with the last names are.
+    The longest entries are left out first, and among entries of equal length those that are last in order of names.
     """
     if len(msgspec.json.encode(allocations)) <= most_bytes:
         return allocations
     sizes = [len(msgspec.json.encode(pod)) + 1 for pod in allocations.pods]
     total = len(pods := allocations.pods)
-    # The number of all pods has at least as many digits as the final number.
+    # The total number of pods has at least as many digits as the final number of omitted pods.
     room = most_bytes - len(msgspec.json.encode(msgspec.structs.replace(allocations, pods=(), left_out=total)))
     kept = set[int]()
     for index in sorted(range(total), key=lambda index: (sizes[index], pods[index].namespace, pods[index].name)):
@@ -99,7 +99,9 @@ def decode_allocations(text: str) -> Allocations:
     try:
         version = decode_version(text)
         if version != ALLOCATIONS_VERSION:
-            raise AssignmentError(f"allocations of version {version} are not known (this is {ALLOCATIONS_VERSION})")
+            raise AssignmentError(
+                f"observed allocations have version {version}, but this program supports version {ALLOCATIONS_VERSION}"
+            )
         return _allocations.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise AssignmentError(f"allocations cannot be read: {exc}") from exc
+        raise AssignmentError(f"cannot read the observed allocations: {exc}") from exc

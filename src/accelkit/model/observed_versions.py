@@ -1,4 +1,4 @@
-"""The newest version of each object that was read, so that an older reading never replaces a newer one."""
+"""The newest known version of each object, so that an older version never replaces a newer version."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from accelkit.model.object_meta import ObjectIdentity, read_version
 
-# The number of deleted objects to remember: more than an API server deletes while it sends one response.
+# The number of deleted objects to store: more than an API server deletes while it sends one response.
 _MAX_DELETED: Final = 10_000
 
 
 class ObservedVersions:
-    """The newest version of each object of a collection that was read, and the objects that were deleted.
+    """The newest known version of each object in a collection, and the deleted objects.
 
     A component reads objects from a watch, from lists, and from responses to single requests. These arrive in any
     order, so the component calls `take` with each object before it uses the object.
 
     Versions are compared as integers. Kubernetes guarantees this from version 1.35 on (KEP-5504), and versions of etcd
-    were always integers. A version that is not an integer is not compared: the object that arrives later wins.
+    were always integers. A version that is not an integer is not compared: the object that arrives later is used.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class ObservedVersions:
         return self._versions.keys()
 
     def take(self, metadata: ObjectIdentity) -> bool:
-        """Record an object that was read; return False if a newer version, or its deletion, was read before."""
+        """Record an object that was read; return False if a newer version or its deletion is already recorded."""
         uid, version = metadata.uid, read_version(metadata.resource_version)
         if uid in self._deleted:
             return False
@@ -43,14 +43,14 @@ class ObservedVersions:
         return True
 
     def end(self, metadata: ObjectIdentity) -> None:
-        """Record that an object was deleted, so that an older reading that arrives later does not restore it."""
+        """Record that an object was deleted, so that an older version that arrives later does not restore it."""
         self._versions.pop(metadata.uid, None)
         self._deleted[metadata.uid] = read_version(metadata.resource_version)
         if len(self._deleted) > _MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs of the objects for which a complete list is newer than the last read, with their versions.
+        """Return the UIDs of objects whose known version is older than in a complete list, with the list's version.
 
         An object that was deleted before the list was made has an empty version. Versions that are not integers are
         not compared.
@@ -74,14 +74,14 @@ class ObservedVersions:
         return found
 
     def discard_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
-        """Apply a complete list: forget the objects that it lacks, and return their UIDs.
+        """Apply a complete list: discard the objects that it does not contain, and return their UIDs.
 
-        An object that was read at a newer version than that of the list is kept.
+        An object is kept if its known version is newer than the list.
 
         Args:
             listed: the UIDs in the list.
             version: the version of the list itself.
-            unsure: whether the list counts if versions cannot be compared.
+            unsure: whether to apply the list if versions cannot be compared.
         """
         list_version = read_version(version)
 
@@ -91,6 +91,6 @@ class ObservedVersions:
         missing = [uid for uid, known in self._versions.items() if uid not in listed and is_older(known)]
         for uid in missing:
             del self._versions[uid]
-        # A list that is newer than a deletion cannot contain the object, so the deletion need not be remembered.
+        # A list that is newer than a deletion cannot contain the object, so the record of the deletion is not needed.
         self._deleted = {uid: known for uid, known in self._deleted.items() if not is_older(known)}
         return missing

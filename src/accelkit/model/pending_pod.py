@@ -8,7 +8,7 @@ from accelkit.model.pod import Pod, PodSpec
 
 
 class _Preferences(msgspec.Struct, rename="camel"):
-    """Preferred affinities of a pod. Only their presence is read, not their content."""
+    """Preferred affinities of a pod. Readers check only whether they exist."""
 
     preferred: list[msgspec.Raw] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
@@ -26,14 +26,14 @@ class _Spread(msgspec.Struct, rename="camel"):
 
 
 class PendingPodSpec(PodSpec, rename="camel"):
-    """spec of a waiting pod, with its preferences for nodes."""
+    """The spec of a waiting pod, with its preferences for nodes."""
 
     affinity: _Affinity | None = None
     topology_spread_constraints: list[_Spread] | None = None
 
     @property
     def weighs_nodes(self) -> bool:
-        """Whether the pod prefers some nodes to others. kube-scheduler's own scores state which."""
+        """Whether the pod prefers some nodes to others. kube-scheduler's own scores express this preference."""
         affinity = self.affinity or _Affinity()
         preferences = affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity
         return any(each is not None and each.preferred for each in preferences) or any(

@@ -1,6 +1,6 @@
 """The fields of pods and nodes that accelkit reads, under their wire names.
 
-Decoding skips all other fields. This keeps decoding cheap, because they are most of a pod.
+Decoding skips all other fields, which make up most of a pod, so that it is fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accelkit.model.object_meta import ObjectMeta
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 # The condition in which kube-scheduler reports its result.
 SCHEDULED: Final = "PodScheduled"
-# The preemptionPolicy of pods for which no pod is evicted.
+# The preemptionPolicy of pods that do not preempt other pods.
 NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
@@ -34,7 +34,7 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, omit_defaults=True):
-    """Limits and requests of a container; the API server sends quantities as text, and users also write numbers."""
+    """Limits and requests of a container. Quantities are text from the API server, and can be numbers from users."""
 
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
@@ -49,7 +49,7 @@ class Container(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of a pod."""
+    """The spec of a pod."""
 
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
@@ -69,13 +69,13 @@ class PodCondition(msgspec.Struct, omit_defaults=True):
 
 
 class ContainerState(msgspec.Struct, omit_defaults=True):
-    """State of a container; `running` is set while it runs."""
+    """The state of a container; `running` is set while it runs."""
 
     running: dict[str, str] | None = None
 
 
 class ContainerStatus(msgspec.Struct, omit_defaults=True):
-    """status of a container; the runtime identifies it as `containerd://<id>`."""
+    """The status of a container; its ID in the runtime has the form `containerd://<id>`."""
 
     name: str
     container_id: str = msgspec.field(name="containerID", default="")
@@ -83,9 +83,9 @@ class ContainerStatus(msgspec.Struct, omit_defaults=True):
 
 
 class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a pod; the kubelet sets the start time after it has admitted the pod and allocated its devices.
+    """The status of a pod. The kubelet sets the start time after it has admitted the pod and allocated its devices.
 
-    Only kubelets may write it: users who may edit pods cannot edit their status.
+    Only kubelets may write the status. Users who may edit pods cannot edit it.
     """
 
     phase: str = ""
@@ -110,17 +110,17 @@ class Pod(msgspec.Struct, omit_defaults=True):
 
     @property
     def terminal(self) -> bool:
-        """Whether its containers have ended and will not restart, so that it no longer holds cards."""
+        """Whether the pod's containers have ended and will not restart, so that it no longer holds cards."""
         return self.status.phase in ENDED_PHASES
 
     def list_running(self) -> dict[str, str]:
-        """Return the names of the containers that run, each with its ID in the runtime."""
+        """Return the names of the running containers, each with its ID in the runtime."""
         statuses = (*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ()))
         return {each.name: each.container_id for each in statuses if each.state.running is not None}
 
     @property
     def unschedulable(self) -> bool:
-        """Whether kube-scheduler tried it and found no node; False for gated pods and pods of other schedulers."""
+        """Whether kube-scheduler found no node for the pod; False for gated pods and pods of other schedulers."""
         return any(
             each.type == SCHEDULED and each.status == "False" and each.reason in ("Unschedulable", "SchedulerError")
             for each in self.status.conditions or ()
@@ -139,16 +139,16 @@ class ConfigMap(msgspec.Struct, omit_defaults=True):
 
 
 class NodeAddress(msgspec.Struct):
-    """An address of a node; `type` is InternalIP, Hostname…."""
+    """An address of a node; `type` is, for example, InternalIP or Hostname."""
 
     type: str
     address: str
 
 
 def find_address(addresses: Sequence[NodeAddress]) -> str:
-    """Return the address at which a node is reached: its InternalIP or, failing that, its Hostname; empty if neither.
+    """Return the InternalIP of a node or, if it has none, its Hostname; empty if it has neither.
 
-    Kubelets write the addresses and they are used in commands, so values that are not an IP address or a host name are
+    Kubelets write the addresses, and commands contain them. So values that are not an IP address or a host name are
     ignored.
     """
     found = {each.type: each.address for each in reversed(addresses) if _HOST.fullmatch(each.address)}
@@ -156,14 +156,14 @@ def find_address(addresses: Sequence[NodeAddress]) -> str:
 
 
 class NodeInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Facts about the machine from the kubelet; empty if it does not report them."""
+    """Facts about the machine from the kubelet; empty if the kubelet does not report them."""
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kernel_version: str = ""
 
 
 class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a node."""
+    """The status of a node."""
 
     capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None

@@ -17,10 +17,10 @@ MAX_CONTAINERS: Final = 128
 
 
 class Kind(StrEnum):
-    """How long a container holds its cards.
+    """Kind of a container, which determines how long the container holds its cards.
 
-    A plain init container passes its devices on to later containers (the kubelet's devicesToReuse); a sidecar (an
-    init container that restarts always) and an app container keep theirs.
+    Later containers reuse the devices of a plain init container (the kubelet's devicesToReuse). A sidecar (an init
+    container with the restartPolicy Always) and an app container keep their devices.
     """
 
     INIT = "init"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Near(StrEnum):
-    """Required nearness of every two cards of a group: below the same PCI switches, or on the same socket.
+    """Required nearness of each pair of cards in a group: below the same PCI switches, or on the same socket.
 
     Cards with a direct connection, such as NVLink, satisfy both. Cards whose nearness is UNKNOWN in the inventory
     satisfy neither.
@@ -44,7 +44,7 @@ class CardGroup(msgspec.Struct, frozen=True):
     """Cards of a container that must be near each other.
 
     Attributes:
-        near: the required nearness of every two of these cards.
+        near: the required nearness of each pair of these cards.
         socket: a number; the cards of all groups of the container with the same number must be on one socket. None for
             no condition.
         min_memory_bytes: the minimum memory of each card, in descending order; one value for each card.
@@ -66,7 +66,7 @@ class PodSelector(msgspec.Struct, frozen=True):
     Attributes:
         labels: all labels that the pods have, as `key=value`, sorted; no key contains a `=`.
         namespace: the namespace of the pods and of the pod that selects them.
-        own: whether the pod that selects them is one of them.
+        own: whether the pod that selects them has these labels itself.
     """
 
     labels: tuple[str, ...]
@@ -96,8 +96,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         compute: thousandths of each card's compute, which only the ledger counts.
         whole: whether the cards are exclusively for this container.
         model: the only model that is accepted; empty for any.
-        same_card_as: the name of an earlier container whose cards this one must use.
-        link: the link that the cards must have to each other, "any" or of one kind; empty for no condition.
+        same_card_as: the name of an earlier container whose cards this container must use.
+        link: the kind of link that must connect the cards, or "any"; empty for no condition.
         numa: "single" if all cards must be on one known NUMA node; empty for any.
         allowed: the numbers of the only cards that are accepted; empty for any.
         denied: the numbers of cards that are not accepted.
@@ -105,10 +105,10 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         min_memory_bytes: the minimum memory of each card, whether it can be shared or not.
         groups: groups of cards that must be near each other. Every card belongs to a group; empty for no condition.
         amounts: the amounts on each card of resources that accelkit only counts.
-        counted_by: the resource in `amounts` that counts cards. A card without an amount of it has no limit.
+        counted_by: the resource in `amounts` that counts cards. It is unlimited on a card that has no amount for it.
         card_ids: the identities of the only cards that are accepted; empty for any.
-        beside: selects pods, at least one of which must hold a share of each card; None for no condition.
-        apart: selects pods, none of which may hold a share of a card; None for no condition.
+        beside: a selector of pods, at least one of which must hold a share of each card; None for no condition.
+        apart: a selector of pods, none of which may hold a share of any of the cards; None for no condition.
         closed: the names of the reservations whose cards the container must not use.
         nic: whether cards that share a PCI root complex with a network card are preferred.
     """
@@ -143,7 +143,7 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
 
 class PodRequest(msgspec.Struct, frozen=True):
-    """Request of a pod: init containers and sidecars in their order, then app containers.
+    """Request of a pod: init containers and sidecars in the order of the spec, then app containers.
 
     Containers that request no card are left out.
     """

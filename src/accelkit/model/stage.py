@@ -30,7 +30,7 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcome of a stage on a node, the best first."""
+    """Outcome of a stage on a node, from best to worst."""
 
     PASS = "pass"  # noqa: S105 - an outcome, not a password
     SKIPPED = "skipped"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     FAIL = "fail"
 
 
-# Monitoring and labels need advertised cards. They need no pod on the cards, so they do not need the later checks.
+# Monitoring and labels need advertised cards. They do not need the later checks, because they need no pod on the cards.
 NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
     Stage.DISCOVER: (),
     Stage.DRIVER: (Stage.DISCOVER,),
@@ -55,7 +55,7 @@ NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """State of a node for which results of checks are valid. Unknown fields are empty.
+    """State of a node, for which the results of its checks are valid. Unknown fields are empty.
 
     Attributes:
         boot_id: the boot ID of the running kernel, `status.nodeInfo.bootID`.
@@ -93,7 +93,7 @@ class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StageRecord(msgspec.Struct, frozen=True):
-    """The annotation `accelkit.io/stages` of a node: the results of the stages that ran work on it."""
+    """The annotation `accelkit.io/stages` of a node: the results of the stages that require work on it."""
 
     results: dict[Stage, StageResult]
     version: int = STAGES_VERSION
@@ -103,7 +103,7 @@ _record = msgspec.json.Decoder(StageRecord)
 
 
 def read_record(text: str | None) -> StageRecord | None:
-    """Return the record of a node: empty without the annotation, None if it is unreadable or of a different version."""
+    """Return the record of a node; empty if it has none, None if it is unreadable or has a different version."""
     if text is None:
         return StageRecord({})
     if len(text) > MAX_STAGES_BYTES:
@@ -129,7 +129,7 @@ def write_record(record: StageRecord) -> str:
 
 
 def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
-    """Return a recorded result for a node in this state: unchanged, or stale with the changes since."""
+    """Return a recorded result if it is valid for this state of the node; otherwise a stale result with the changes."""
     if result.state is None or result.state == state:
         return result
     changed = [
@@ -146,6 +146,6 @@ def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
         result,
         outcome=Outcome.STALE,
         reason="StateChanged",
-        evidence=f"{'; '.join(changed)}; it was {result.outcome} before",
+        evidence=f"{'; '.join(changed)}; the previous outcome was {result.outcome}",
         next_action="Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY",
     )

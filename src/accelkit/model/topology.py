@@ -10,9 +10,10 @@ from typing import Final
 class Nearness(StrEnum):
     """Nearness of two cards, from the nearest to the farthest; the value is the letter in the inventory's matrix.
 
-    FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), FABRIC_SWITCHED one through that fabric's switch.
-    PCI_SWITCH is one PCI switch, PCI_MULTI several, HOST_BRIDGE the same root complex, NUMA the same NUMA node,
-    CROSS_NUMA different ones. UNKNOWN means that the nearness could not be detected, not that the cards are far apart.
+    FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), and FABRIC_SWITCHED a link through a switch.
+    PCI_SWITCH is one PCI switch, PCI_MULTI several PCI switches, HOST_BRIDGE the same root complex, NUMA the same NUMA
+    node, and CROSS_NUMA different NUMA nodes. UNKNOWN means that the nearness could not be detected. Such cards may be
+    near each other.
     """
 
     SAME = "X"

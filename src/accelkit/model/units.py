@@ -22,12 +22,12 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
-# These parts of a GiB are not whole numbers of bytes. They are rounded down, so that a card of up to 1 TiB has exactly
-# 10, 100 or 1000 of them for each GiB.
+# These fractions of a GiB are not whole numbers of bytes. They are rounded down, so that a card of up to 1 TiB has
+# exactly 10, 100 or 1000 units for each GiB.
 _PARTS = {Decimal("0.1"): 2**30 // 10, Decimal("0.01"): 2**30 // 100, Decimal("0.001"): 2**30 // 1000}
 # Maximum number of characters of an invalid quantity in an error; every valid quantity is shorter.
 _MAX_QUOTED = 60
-# Enough for every digit of the two patterns: rounding would turn a fraction into a whole number.
+# Enough for all digits that the two patterns accept, because rounding could turn a fraction into a whole number.
 _EXACT = Context(prec=100)
 
 
@@ -102,7 +102,7 @@ def parse_unit(text: str) -> int:
 
 
 def format_unit(unit_bytes: int) -> str:
-    """Return a unit as spelled in `UNITS`, or otherwise formatted like any amount."""
+    """Return a unit in the spelling of `UNITS`; other units are formatted like any amount."""
     return next((name for name, size in UNITS.items() if size == unit_bytes), format_bytes(unit_bytes))
 
 
@@ -121,7 +121,7 @@ def format_bytes(amount: int) -> str:
 
 
 def _checked(value: Decimal, text: object) -> int:
-    # Compare before the conversion, because int() of a huge exponent would build the whole number.
+    # Compare before the conversion, because int() of a number with a huge exponent would need too much memory.
     if isinstance(text, int) and abs(text) > MAX_AMOUNT:
         raise QuantityError(f"a number of {text.bit_length()} bits is out of range (at most {MAX_AMOUNT})")
     if not value.is_finite() or abs(value) > MAX_AMOUNT:
@@ -141,7 +141,7 @@ def _parse_unit_size(text: str) -> int:
     return parse_size(text)
 
 
-# The sizes of one unit of memory, largest first; every spelling of one of them is accepted (100MB for 0.1GB).
+# The possible sizes of a unit of memory, largest first. Other spellings of these sizes (100MB for 0.1GB) are accepted.
 UNITS: Final[Mapping[str, int]] = {
     name: _parse_unit_size(name)
     for name in (

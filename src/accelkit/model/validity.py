@@ -1,4 +1,4 @@
-"""Validity of certificates."""
+"""Reader of the expiry time of certificates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cryptography import x509
 
 
 def find_end(chain: bytes) -> datetime:
-    """Return when the first certificate of a PEM chain expires, in UTC.
+    """Return the expiry time of the first certificate in a PEM chain, in UTC.
 
     Raises:
         ValueError: the bytes are not a chain of certificates.

@@ -22,7 +22,7 @@ from accelkit.scheduler.host.host import LocalHost
 @click.command(
     "config-manager",
     short_help="Switch this host's kube-scheduler.",
-    epilog="Exit codes: 0 done, 1 an error, whose sentence is `msg` of the result, 2 wrong usage.",
+    epilog="Exit codes: 0 for success, 1 for an error that `msg` of the result explains, 2 for incorrect usage.",
 )
 @click.version_option(__version__, prog_name="accelkit config-manager")
 @click.argument("action", type=click.Choice(sorted(ACTIONS)))
@@ -44,10 +44,10 @@ from accelkit.scheduler.host.host import LocalHost
 def config_manager(action: str, spec_file: BinaryIO, root: Path, kubeconfig: Path | None) -> None:
     """Switch the kube-scheduler of this host to call the extender, or back.
 
-    ACTION is `apply` or `remove`; `compare` and `compare-removal` report the changes of these; `check` does so, too,
-    and confirms that kube-scheduler runs with its configuration. The result is one line of JSON: `changed`, `restored`
-    (whether the recorded original was restored), `problems` (sentences) and `diff` (by file). After a failure, it also
-    has `failed` and `msg`.
+    ACTION is `apply` or `remove`. `compare` and `compare-removal` only report the changes that these actions would
+    make. `check` does the same as `compare`, and also confirms that kube-scheduler runs with its configuration. The
+    result is one line of JSON: `changed`, `restored` (whether the recorded original was restored), `problems`
+    (sentences) and `diff` (by file). After a failure, it also contains `failed` and `msg`.
     """
     try:
         result = _run(action, spec_file.read(), root, kubeconfig)
@@ -64,7 +64,7 @@ def _run(action: str, content: bytes, root: Path, kubeconfig: Path | None) -> di
         raise ConfigurationError(f"the specification is not JSON: {exc}") from exc
     if root != Path("/") and spec.launch.kind not in {"static_pod", "config_file"}:
         raise ConfigurationError(
-            f"{spec.launch.kind} cannot be restarted from a pod",
+            f"cannot restart {spec.launch.kind} from a pod",
             next_step="set scheduler_reach: connection to reach the host through Ansible's connection",
         )
     connection = load_connection(kubeconfig) if spec.node else None

@@ -21,18 +21,18 @@ from accelkit.scheduler.keeper import COMPONENT, Keeper
 from accelkit.stop_signals import on_stop_signal
 
 
-@click.command("scheduler-keeper", short_help="Keep this host's kube-scheduler calling the extender.")
+@click.command("scheduler-keeper", short_help="Keep kube-scheduler configured for the extender.")
 @click.version_option(__version__, prog_name="accelkit scheduler-keeper")
 @click.option(
     "--spec",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON with the arguments of the Ansible module scheduler_config; read again for each check.",
+    help="JSON file with the arguments of the Ansible module scheduler_config, which is read for each check.",
 )
 @click.option(
     "--credentials",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with tls.crt, tls.key and ca.crt, for an extender that is called by HTTPS.",
+    help="Folder with tls.crt, tls.key and ca.crt, if the extender is called over HTTPS.",
 )
 @click.option("--node", envvar="NODE_NAME", show_envvar=True, required=True, help="Name of this host's node.")
 @click.option(
@@ -44,7 +44,7 @@ from accelkit.stop_signals import on_stop_signal
 )
 @kubeconfig_option
 def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path, kubeconfig: Path | None) -> None:
-    """Switch the kube-scheduler of this host again, whenever its manifest was replaced.
+    """Switch the kube-scheduler of this host to the extender again after its manifest is replaced.
 
     A run of the playbooks that changes the cluster takes precedence. Events on the pod kube-scheduler-NODE in
     kube-system report changes and problems.

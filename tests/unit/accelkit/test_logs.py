@@ -199,7 +199,7 @@ def test_a_log_disk_that_has_space_again_is_logged_and_its_next_failure_is_a_war
         os.dup2(space.fileno(), file.stream.fileno())
     log.info("written")
     assert " written\n" in (full_disk / "other").read_text()
-    assert "service.log is writable again, 3 lines may be missing" in output.getvalue()
+    assert "service.log is writable again; 3 lines may be missing" in output.getvalue()
     with Path("/dev/full").open("wb") as full:
         os.dup2(full.fileno(), file.stream.fileno())
     log.info("lost")

@@ -24,27 +24,27 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     multiple=True,
     default=["accelkit-extender-tls"],
     show_default=True,
-    help="Secret with a certificate to renew; may be repeated.",
+    help="Secret with a certificate to renew (repeatable).",
 )
 @click.option("--authority", type=_FOLDER, required=True, help="Folder with tls.crt and tls.key of the authority.")
 @click.option(
     "--watch",
     type=_FOLDER,
     required=True,
-    help="Folder with certificates, NAME.crt of Secret NAME, for which an Event warns before they expire.",
+    help="Folder with other certificates, NAME.crt for Secret NAME. An Event warns before they expire.",
 )
 @click.option(
     "--renew-days",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="Days before its expiry at which a certificate is renewed, or warned about.",
+    help="Number of days before expiry at which a certificate is renewed, or a warning is issued.",
 )
 @kubeconfig_option
 def renew_certificates(  # noqa: PLR0917 - click passes options by name
     namespace: str, secrets: tuple[str, ...], authority: Path, watch: Path, renew_days: int, kubeconfig: Path | None
 ) -> None:
-    """Renew serving certificates that accelkit's authority issued, and warn before other certificates expire."""
+    """Renew the serving certificates of accelkit's authority, and warn before other certificates expire."""
 
     async def run() -> None:
         async with ApiClient(load_connection(kubeconfig)) as api:

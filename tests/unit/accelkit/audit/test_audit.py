@@ -138,11 +138,11 @@ def test_what_could_not_be_compared_is_noted():
 
 
 def test_allocations_that_exist_and_cannot_be_read_are_a_finding():
-    broken = {"n": AssignmentError("allocations cannot be read: JSON is malformed")}
+    broken = {"n": AssignmentError("cannot read the observed allocations: JSON is malformed")}
     seen = inspection([])
     (found,) = audit(AuditEvidence(seen, [], broken, seen, {})).findings
     assert (found.node, found.kind) == ("n", "unreadable_allocations")
-    assert found.message.startswith("the kubelet of n is not compared: allocations cannot be read: JSON is malformed; ")
+    assert found.message.startswith(f"the kubelet of n is not compared: {broken['n'].message}; ")
 
 
 def test_a_finding_of_accounting_is_one_of_the_audit():

@@ -97,7 +97,7 @@ async def test_a_config_map_whose_labels_are_damaged_is_read(cluster, labels):
     cluster.put_config_map("n", {ALLOCATIONS_KEY: text}, labels=labels)
     assert (await allocations_of(cluster)).node == "n"
     cluster.put_config_map("n", {ALLOCATIONS_KEY: "garbled"}, labels=labels)
-    assert (await allocations_of(cluster)).startswith("allocations cannot be read")
+    assert (await allocations_of(cluster)).startswith("cannot read the observed allocations")
 
 
 async def test_allocations_of_another_node_are_not_taken_for_those_of_this_one(cluster):
@@ -109,8 +109,8 @@ async def test_allocations_of_another_node_are_not_taken_for_those_of_this_one(c
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        ({ALLOCATIONS_KEY: "garbled"}, "allocations cannot be read: JSON is malformed"),
-        ({ALLOCATIONS_KEY: '{"version": 9}'}, "allocations of version 9 are not known"),
+        ({ALLOCATIONS_KEY: "garbled"}, "cannot read the observed allocations: JSON is malformed"),
+        ({ALLOCATIONS_KEY: '{"version": 9}'}, "observed allocations have version 9"),
         ({"another key": "{}"}, "ConfigMap n has no allocations.json"),
         (None, "ConfigMap n has no allocations.json"),
     ],

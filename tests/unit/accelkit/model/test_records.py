@@ -72,10 +72,10 @@ def test_observed_allocations_leave_out_what_is_not_there():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('{"version": 2, "node": "n", "pods": []}', "allocations of version 2 are not known"),
-        ('{"version": 1, "node": "n"}', "allocations cannot be read"),
-        ('{"version": 1, "later": ' + "[" * 90_000, "allocations cannot be read"),
-        ("", "allocations cannot be read"),
+        ('{"version": 2, "node": "n", "pods": []}', "observed allocations have version 2"),
+        ('{"version": 1, "node": "n"}', "cannot read the observed allocations"),
+        ('{"version": 1, "later": ' + "[" * 90_000, "cannot read the observed allocations"),
+        ("", "cannot read the observed allocations"),
     ],
     ids=lambda text: text[:40],
 )

@@ -62,7 +62,7 @@ def test_after_a_change_of_the_node_a_result_is_stale_whatever_it_was(cluster, t
     results = cluster.judge()
     assert told(results, CHECK) == ("stale", "StateChanged")
     assert results[CHECK].evidence.startswith(word)
-    assert results[CHECK].evidence.endswith(f"it was {outcome} before")
+    assert results[CHECK].evidence.endswith(f"the previous outcome was {outcome}")
     assert results[PLACED].outcome is Outcome.SKIPPED
 
 
