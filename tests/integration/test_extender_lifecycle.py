@@ -143,7 +143,7 @@ async def test_port_taken(control_plane, tmp_path):
                 assert await second.ended() == 1
                 line = (
                     f"Error: cannot listen on 127.0.0.1:{first.port}: Address already in use; "
-                    "stop the process that listens there"
+                    "stop the process that uses this port"
                 )
                 assert line in second.log.read_text()
                 assert "Traceback" not in second.log.read_text()

@@ -174,7 +174,7 @@ async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane,
 
         await until(refuses)
         await held_by(world, "b")
-        assert await said_at(first, "a leads no longer") <= await said_at(second, "b leads")
+        assert await said_at(first, "stopped leading identity=a") <= await said_at(second, "started leading identity=b")
 
 
 async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):

@@ -116,7 +116,7 @@ async def test_bodies_to_the_probe_port_take_no_memory(extender):
         (["--listen", "0.0.0.0:{port}", "--plain-http"], "cannot serve plain HTTP on"),
         (["{server}", "--client-ca", "{pki}/nonsense"], "{pki}/nonsense"),
         (["--listen", "198.51.100.1:{port}", "{server}", "--client-ca", "{pki}/ca.crt"], "cannot listen on 198.51.100"),
-        (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "kubeconfig {pki}/nonsense cannot be used"),
+        (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "cannot use kubeconfig {pki}/nonsense"),
     ],
 )
 async def test_what_it_was_told_is_wrong(control_plane, pki, tmp_path, arguments, sentence):

@@ -41,7 +41,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
     proxy.close()
     # At once, before anybody has noticed, and then while it is known.
     first = await extender.bind(later, node)
-    assert "got no answer" in first
+    assert "received no response" in first
 
     async def red() -> str:
         status, text = await extender.readiness()
@@ -94,7 +94,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
 
     proxy.decide = decide
     proxy.cut()
-    assert "got no answer" in await extender.bind(first, node)
+    assert "received no response" in await extender.bind(first, node)
     assert (await world.read(first))["spec"]["nodeName"] == node
     assert stages(await extender.node(node)) == ["reserved"]
     assert await extender.bind(second, node) != ""

@@ -49,10 +49,10 @@ def test_a_kubeconfig_is_all_that_the_sample_inventory_needs(control_plane, tmp_
         ({"accelkit_policy": "sprad"}, "value of accelkit_policy must be one of: binpack, spread"),
         ({"accelkit_unit": "3GiB"}, "accelkit_unit: "),
         ({"accelkit_polcy": "spread"}, "accelkit_polcy is not known; accelkit_policy is"),
-        ({"accelkit_kubeconfig": "/nowhere"}, "kubeconfig /nowhere cannot be read: there is no such file"),
+        ({"accelkit_kubeconfig": "/nowhere"}, "cannot read kubeconfig /nowhere: the file does not exist"),
         (
             {"accelkit_connection": {"host": "https://127.0.0.1:9", "api_key": "a-token-of-nobody"}},
-            "GET https://127.0.0.1:9/version got no answer",
+            "GET https://127.0.0.1:9/version received no response",
         ),
     ],
 )

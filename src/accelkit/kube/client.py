@@ -50,7 +50,7 @@ class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     details: _Details | None = None
-    # Accelkit's services answer with this field through the API server's proxy, without a reason.
+    # Accelkit's services return this field, without a reason, through the API server's proxy.
     error: str = ""
 
 
@@ -70,13 +70,14 @@ class ApiClient:
         self.server, self.context = connection.server, connection.context
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        # A page that keeps arriving may take longer than one request: silence is limited, and the total time is too.
+        # A page may take longer than other requests while data arrives. The silence and the total time are limited.
         self._page_timeout = aiohttp.ClientTimeout(
             total=_PAGE_TIMEOUTS * timeout_seconds, connect=timeout_seconds, sock_read=timeout_seconds
         )
         self._limit = connections
         # These options belong to each request, because a session has no such settings. The API server's proxy passes
-        # on responses from pods and services unchanged; a redirect in one of them would be followed with our rights.
+        # on responses from pods and services unchanged, and a redirect in a response would be followed with the
+        # client's credentials.
         self._route: dict[str, Any] = {"allow_redirects": False}
         if connection.server_name:
             self._route["server_hostname"] = connection.server_name
@@ -132,11 +133,11 @@ class ApiClient:
                 async for chunk in response.content.iter_any():
                     answer += chunk
                     if len(answer) > max_bytes:
-                        raise PageTooLargeError(f"a page of {path} has more than {max_bytes} bytes")
+                        raise PageTooLargeError(f"cannot read a page of {path}: it has more than {max_bytes} bytes")
         except aiohttp.ConnectionTimeoutError as exc:
             raise self._no_answer("GET", path, exc) from exc
         except TimeoutError as exc:
-            raise PageTooLargeError(f"a page of {path} did not arrive in time") from exc
+            raise PageTooLargeError(f"cannot read a page of {path}: it did not arrive before the timeout") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise self._no_answer("GET", path, exc) from exc
         if response.status >= _FIRST_REFUSAL:
@@ -185,7 +186,7 @@ class ApiClient:
                     raise _read_refusal(response.status, await response.read())
                 yield _split_lines(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise ApiError(f"the watch of {path} broke: {str(exc) or type(exc).__name__}") from exc
+            raise ApiError(f"the watch of {path} failed: {str(exc) or type(exc).__name__}") from exc
 
     async def _request(
         self,
@@ -209,7 +210,7 @@ class ApiClient:
         return _accept(response.status, answer)
 
     def _no_answer(self, method: str, path: str, error: Exception) -> ApiError:
-        return ApiError(f"{method} {self.server}{path} got no answer: {str(error) or type(error).__name__}")
+        return ApiError(f"{method} {self.server}{path} received no response: {str(error) or type(error).__name__}")
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         # The URL is encoded here once. Parsing and quoting it again would cost a tenth of a whole request.
@@ -221,7 +222,7 @@ class ApiClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            raise RuntimeError("ApiClient is used outside its `async with`")
+            raise RuntimeError("ApiClient must be used inside its `async with` block")
         return self._session
 
 
@@ -242,7 +243,7 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
     message = decoded.message or decoded.error or f"HTTP {status}"
-    # Only this cause is not repeated in the message: it names the PodDisruptionBudget.
+    # The message repeats all causes except this one, which names the PodDisruptionBudget.
     causes = decoded.details.causes or () if decoded.details else ()
     budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget" and cause.message]
     return ApiError(" ".join([message, *budgets]), status=status, reason=decoded.reason)

@@ -81,7 +81,7 @@ def load_connection(
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The values of one source, and its name for error messages; None for values that it does not contain."""
+    """The values from one source, and its name for error messages; None for values that it does not contain."""
 
     name: str = "the given host"
     context: str = ""
@@ -132,7 +132,7 @@ def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
 
 
 class _TokenFile:
-    """A token that the kubelet renews; each request checks the file, and reads it again after a change."""
+    """A token file that the kubelet renews. Each request checks the file, and reads it again after a change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class _TokenFile:
         found = self._path.stat()
         state = found.st_mtime_ns, found.st_ino, found.st_size
         if state != self._file_state:
-            # Store the state from before the read, so that a write in between is read the next time.
+            # Store the state from before the read, so that a write during the read is detected the next time.
             self._value, self._file_state = f"Bearer {self._path.read_text().strip()}", state
         return self._value
 
@@ -172,13 +172,13 @@ def _connect(found: _Found, options: ConnectionOptions) -> Connection:
     server = found.host.rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise ConfigurationError(
-            f"{found.name} gives the server {server!r}, which is not a URL",
+            f"cannot use the server {server!r} of {found.name}: it is not a URL",
             next_step="write it as https://192.0.2.10:6443",
         )
     try:
         tls = _build_tls(found) if server.startswith("https:") else None
     except (OSError, ValueError) as exc:
-        raise ConfigurationError(f"the certificates of {found.name} cannot be used: {exc}") from exc
+        raise ConfigurationError(f"cannot use the certificates of {found.name}: {exc}") from exc
     return Connection(
         server,
         tls,
@@ -194,7 +194,7 @@ def _connect(found: _Found, options: ConnectionOptions) -> Connection:
 def _build_tls(found: _Found) -> ssl.SSLContext:
     for file in (found.ca_cert, found.client_cert, found.client_key):
         if file and not Path(file).is_file():
-            raise ConfigurationError(f"{found.name} names {file}, which is not a file")
+            raise ConfigurationError(f"cannot use {found.name}: {file} is not a file")
     context = ssl.create_default_context(cafile=found.ca_cert or None)
     if not found.verify:
         context.check_hostname = False
@@ -215,14 +215,15 @@ def _choose_proxy(server: str, proxy: str | None, no_proxy: str | None) -> str |
         return None
     if not proxy.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"the proxy {proxy!r} is not an HTTP proxy", next_step="give a URL with http:// or https://"
+            f"cannot use the proxy {proxy!r}: it is not an HTTP proxy", next_step="use a URL with http:// or https://"
         )
     if no_proxy:
         try:
             from kubernetes.client.rest import should_bypass_proxies  # noqa: PLC0415 - see read_kubeconfig
         except ImportError as exc:
             raise ConfigurationError(
-                "no_proxy needs the Python package kubernetes", next_step="pip install 'accelkit[kubeconfig]'"
+                "cannot apply no_proxy without the Python package kubernetes",
+                next_step="pip install 'accelkit[kubeconfig]'",
             ) from exc
         if should_bypass_proxies(server, no_proxy):
             return None

@@ -1,4 +1,4 @@
-"""Runner of a service with leader election among its replicas: it runs the service's parts beside the election."""
+"""Runner of a service whose replicas elect a leader."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ async def run_elected(elector: Elector, parts: Iterable[Coroutine[Any, Any, None
     """Run until `stop` is set or a part fails; then cancel the parts and release the Lease.
 
     Args:
-        elector: competes for the Lease.
+        elector: the elector, which competes for the Lease.
         parts: the coroutines that run as long as the service.
-        stop: ends the service; it is always set when this function returns or raises.
+        stop: an event that stops the service; it is always set when this function returns or raises an exception.
 
     Raises:
         Exception: the first failure of a part or of the election.

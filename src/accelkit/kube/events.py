@@ -34,7 +34,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """Events of one component; an event that cannot be written is logged and dropped.
+    """Writer of one component's Events. If an event cannot be written, the writer logs and drops it.
 
     Args:
         api: an open client.
@@ -52,7 +52,7 @@ class Events:
         Args:
             involved: the object of the event.
             reason: one CamelCase word for programs.
-            message: a sentence for readers.
+            message: a sentence for users.
             warning: whether the event has the type Warning.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -76,9 +76,9 @@ class Events:
         try:
             await self._api.post(build_collection_path("v1", "events", namespace), event)
         except ApiError as exc:
-            log.warning("cannot write event %s of %s %s: %s", reason, involved.kind, involved.name, exc)
+            log.warning("cannot write event %s for %s %s: %s", reason, involved.kind, involved.name, exc)
 
 
 def _name_event(involved: ObjectReference) -> str:
-    """Return a name for an event; each part between dots must end with a letter or digit."""
+    """Return a name for an event, in which each part between dots ends with a letter or digit."""
     return f"{involved.name[:_MAX_PREFIX].rstrip('-.')}.{secrets.token_hex(8)}"

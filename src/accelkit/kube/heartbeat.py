@@ -1,4 +1,4 @@
-"""Probe of the API server: it measures how long the server has not answered.
+"""Probe of the API server, which measures how long the server has not responded.
 
 A watch cannot measure that, because a dead connection that was not closed stays silent for minutes.
 """
@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 
 class Heartbeat:
-    """Requests `/readyz` of the API server every two seconds.
+    """Probe that requests `/readyz` of the API server every two seconds.
 
     Args:
         api: an open client.
@@ -26,7 +26,7 @@ class Heartbeat:
         self._answered_at = time.monotonic()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how many seconds a response has been overdue; 0 while the server responds."""
+        """Return how many seconds a response has been overdue; 0 while the server responds."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 
     async def run(self) -> None:

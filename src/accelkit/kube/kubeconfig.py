@@ -24,7 +24,7 @@ _credential_files = threading.RLock()
 
 
 def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str, str]:
-    """Read the kubeconfig that the options name, or those in KUBECONFIG, or ~/.kube/config, in this order.
+    """Read the kubeconfig that the options name; without these options, read KUBECONFIG or ~/.kube/config.
 
     Returns:
         The client settings of the `kubernetes` package, which renew an expired token on request; the name of the
@@ -42,7 +42,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
         from yaml import YAMLError  # noqa: PLC0415
     except ImportError as exc:
         raise ConfigurationError(
-            f"{name} cannot be read without the Python package kubernetes",
+            f"cannot read {name} without the Python package kubernetes",
             next_step="pip install 'accelkit[kubeconfig]'",
         ) from exc
     settings = client.Configuration()
@@ -66,14 +66,14 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
         user = _find_user(document, loader.current_context)
         context = str(loader.current_context["name"])
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
-        raise ConfigurationError(f"{name} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"cannot read {name}: {exc}") from exc
     except (ConfigException, ValueError, TypeError, LookupError, AttributeError) as exc:
-        raise ConfigurationError(f"{name} cannot be used: {exc}") from exc
-    # The package continues without credentials, and the user would only read that system:anonymous is forbidden.
+        raise ConfigurationError(f"cannot use {name}: {exc}") from exc
+    # The package continues without credentials. The only error would be that system:anonymous is forbidden.
     if any(plugin in user for plugin in _PLUGINS) and not (settings.api_key or settings.cert_file):
         raise ConfigurationError(
-            f"the credential plugin of {name} gave no credentials: {'; '.join(errors) or 'it reports no reason'}",
-            next_step="log in with the program that it names",
+            f"the credential plugin of {name} returned no credentials: {'; '.join(errors) or 'it reports no reason'}",
+            next_step="log in with the program that the kubeconfig names",
         )
     return settings, name, context
 
@@ -82,7 +82,8 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
 def credential_files() -> Iterator[None]:
     """Let the package write a kubeconfig's certificates and keys into files, and delete them at the end.
 
-    The package deletes them when Python exits. A process of Ansible that forks, or one that is killed, skips that.
+    The package deletes the files only when Python exits normally. Forked processes of Ansible and killed processes do
+    not delete them.
     """
     with _credential_files:
         try:
@@ -103,10 +104,10 @@ def _find(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[str |
     if any(path.is_file() for path in paths):
         return os.pathsep.join(map(str, paths)), f"kubeconfig {source}"
     if given or environ.get("KUBECONFIG"):
-        raise ConfigurationError(f"kubeconfig {source} cannot be read: there is no such file")
+        raise ConfigurationError(f"cannot read kubeconfig {source}: the file does not exist")
     raise ConfigurationError(
-        "no Kubernetes cluster is configured: there is no KUBECONFIG, no ~/.kube/config and no pod's service account",
-        next_step="set KUBECONFIG, or give the path of a kubeconfig",
+        "no Kubernetes cluster is configured: KUBECONFIG, ~/.kube/config and a pod's service account are missing",
+        next_step="set KUBECONFIG, or specify the path of a kubeconfig",
     )
 
 

@@ -1,4 +1,4 @@
-"""Leader election with a Lease of coordination.k8s.io, by the rules of client-go.
+"""Leader election with a Lease of coordination.k8s.io, with the same rules as client-go.
 
 Clocks of hosts are never compared. A Lease has expired if its record did not change for its duration, measured with the
 local monotonic clock. The term of a leader starts before it sends the renewal. The term ends early enough that writes
@@ -29,7 +29,7 @@ from accelkit.model.object_meta import ObjectMeta
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 15
-# A write that was sent at the end of the term has 5 s to take effect, and the Lease has not expired by then.
+# A write that is sent at the end of the term has 5 s to take effect before the Lease expires.
 TERM_SECONDS = 9.0
 _RETRY_SECONDS = 2.0
 
@@ -74,7 +74,7 @@ def parse_lease(text: str) -> LeaseName:
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
         raise ConfigurationError(
-            f"{text!r} is not the name of a Lease", next_step="write it as accelkit/accelkit-extender"
+            f"{text!r} is not a valid name of a Lease", next_step="write it as accelkit/accelkit-extender"
         )
     return LeaseName(namespace, name)
 
@@ -91,7 +91,7 @@ class Elector:
         lease_seconds: how long other candidates wait for a renewal before they take over; at least LEASE_SECONDS if
             `term_seconds` is None.
         term_seconds: how long this candidate leads after it sent a renewal; None for a term that is shorter than the
-            Lease by the time that a write may take to arrive.
+            Lease by the maximum delay of a write.
         retry_seconds: the interval between renewals or attempts to acquire; None for 2 s.
         clock: returns the seconds of a monotonic clock.
 
@@ -127,7 +127,7 @@ class Elector:
         self._clock = clock
         self._leading = False
         self._released = False
-        # A renewal and the release must not overlap: each would take the other for the write of another candidate.
+        # A renewal and the release must not overlap, because each would mistake the other for a foreign write.
         self._lock = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
@@ -138,7 +138,7 @@ class Elector:
         self._observed_at = 0.0
 
     def leads(self) -> bool:
-        """Return whether this candidate leads now; the clock decides, even if no other code of this process ran."""
+        """Return whether this candidate leads now. This depends only on the clock, not on the event loop."""
         return self._leading and self._clock() < self._term_ends
 
     @property
@@ -167,7 +167,7 @@ class Elector:
         """Read the Lease.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server refused the request or did not respond.
         """
         answer = await get_if_present(self._api, self._path)
         if answer is None:
@@ -193,7 +193,7 @@ class Elector:
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # A response after the end of the term is useless. Half a term leaves time for another attempt after a loss.
+        # A response after the end of the term is useless. Half a term leaves time to retry after a lost response.
         left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
         deadline = min(left, self._term_seconds / 2)
         held = False
@@ -201,7 +201,7 @@ class Elector:
             async with asyncio.timeout(deadline):
                 held = await self._acquire_or_renew()
         except TimeoutError:
-            log.warning("the Lease %s was not renewed in time", self._lease.name)
+            log.warning("cannot renew the Lease %s before its deadline", self._lease.name)
         except ApiError as exc:
             log.warning("cannot %s the Lease %s: %s", "renew" if self._leading else "read", self._lease.name, exc)
         if held:
@@ -210,7 +210,7 @@ class Elector:
         usurped = not held and self._leading and self.holder not in {None, self._identity}
         if held and not self._leading:
             self._leading = True
-            log.info("%s leads", self._identity)
+            log.info("started leading identity=%s", self._identity)
             self._on_acquired()
         elif usurped or (self._leading and self._clock() >= self._term_ends):
             self._lose()
@@ -225,7 +225,7 @@ class Elector:
             async with asyncio.timeout(_RETRY_SECONDS), self._lock:
                 await self._release()
         except (TimeoutError, ApiError) as exc:
-            log.info("the Lease %s was not released: %s", self._lease.name, exc)
+            log.info("cannot release the Lease %s: %s", self._lease.name, exc)
         if self._leading:
             self._lose()
 
@@ -238,7 +238,7 @@ class Elector:
 
     def _lose(self) -> None:
         self._leading = False
-        log.warning("%s leads no longer", self._identity)
+        log.warning("stopped leading identity=%s", self._identity)
         self._on_lost()
 
     async def _acquire_or_renew(self) -> bool:
@@ -261,7 +261,7 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Another candidate wrote it, or the response to our own write was lost. Read the holder before deciding.
+            # Another candidate wrote the Lease, or the response to our own write was lost. Read the Lease first.
             self._observe(await self._api.get(self._path))
             if not self.leads() or self.holder != self._identity:
                 return False
@@ -269,7 +269,7 @@ class Elector:
         return True
 
     def _name_acquisition(self) -> tuple[str | None, int | None] | None:
-        """Return values of the last record that identify one acquisition of the Lease."""
+        """Return the values of the last record that identify one acquisition of the Lease."""
         return (self._observed.spec.acquire_time, self._observed.spec.lease_transitions) if self._observed else None
 
     async def _put(self, spec: _Spec) -> None:
@@ -300,7 +300,7 @@ async def read_holder(api: ApiClient, lease: LeaseName) -> str | None:
     """Return the holder of a Lease; None if the Lease does not exist or has no holder.
 
     Raises:
-        ApiError: the API server refused or did not answer, or the Lease cannot be read.
+        ApiError: the API server refused the request or did not respond, or the Lease cannot be read.
     """
     answer = await get_if_present(api, build_object_path(build_leases_path(lease.namespace), lease.name))
     # A released Lease contains the empty string.
@@ -311,7 +311,7 @@ def _decode(answer: bytes, lease: LeaseName) -> _Lease:
     try:
         return _decoder.decode(answer)
     except UNREADABLE as exc:
-        raise ApiError(f"the Lease {lease.name} cannot be read: {exc}") from exc
+        raise ApiError(f"cannot read the Lease {lease.name}: {exc}") from exc
 
 
 def build_run_elector(api: ApiClient, identity: str) -> Elector:
@@ -330,7 +330,7 @@ async def delete_run_lease(api: ApiClient, elector: Elector) -> None:
     """Delete the Lease of playbook runs if this elector holds it; keep the Lease of another holder.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     if elector.leads():
         await delete_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))

@@ -1,4 +1,4 @@
-"""Reader of whole collections of the API server, page by page; unreadable objects are reported and left out.
+"""Reader of whole collections of the API server, page by page; unreadable objects are reported and skipped.
 
 A user with the right to create pods can fill an object with megabytes, and decoded JSON takes six times as much memory.
 So the first page is small, later pages grow while the received size stays below the target, and only the fields that
@@ -21,9 +21,9 @@ from accelkit.texts import MAX_QUOTED, shorten
 
 log = logging.getLogger(__name__)
 
-# Objects of a page: the maximum, and the number in the first page, when the size of the objects is still unknown.
+# Objects per page: the maximum, and the number in the first page, while the size of the objects is unknown.
 _MOST, _FIRST = 500, 8
-# Bytes of a page: the target size, and the largest accepted size.
+# Bytes per page: the target size, and the largest accepted size.
 _AIM_BYTES, _MOST_BYTES = 8 << 20, 32 << 20
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Errors that the decoder raises, including for invalid UTF-8 and for values that are nested too deeply.
@@ -31,7 +31,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Listed(Protocol):
-    """Objects of a collection must have metadata with a version, so that a watch can start after it."""
+    """An object of a collection, whose metadata contains a version from which a watch can start."""
 
     @property
     def metadata(self) -> ObjectIdentity:
@@ -66,8 +66,8 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 def log_unreadable(text: bytes, error: Exception) -> None:
-    """Log an object that cannot be read and is left out."""
-    log.warning("%s cannot be read and is left out: %s", name_unreadable(text), error)
+    """Log that an unreadable object is skipped."""
+    log.warning("skipped unreadable object %s: %s", name_unreadable(text), error)
 
 
 async def list_identities(api: ApiClient, path: str) -> tuple[list[ObjectIdentity], str]:
@@ -92,20 +92,20 @@ async def list_all(
     on_unreadable: Callable[[bytes, Exception], None] = log_unreadable,
     accept: str = "",
 ) -> tuple[list[T], str]:
-    """Return a whole collection, read page by page, and its resource version.
+    """Read a whole collection page by page; return its objects and its resource version.
 
     Args:
         api: an open client.
         path: the collection.
         type_: the msgspec type of one object.
         query: label and field selectors.
-        trim: removes from each object the fields that need not be kept, before the next page is read.
-        on_unreadable: called with each object that cannot be read, and the error; the object is left out.
+        trim: called with each object before the next page is read, to remove fields that are not needed.
+        on_unreadable: called with each object that cannot be read, and the error; the object is skipped.
         accept: media type of the pages; empty for the collection's default.
 
     Raises:
-        ApiError: the API server refused or did not answer, or its response cannot be read; 410 if the pages took too
-            long.
+        ApiError: the API server refused the request or did not respond, or its response cannot be read; 410 if the
+            pages took too long.
     """
     decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
     items: list[T] = []
@@ -130,7 +130,7 @@ async def list_all(
             try:
                 raw = decode(_raw_page, answer)
             except UNREADABLE:
-                raise ApiError(f"the list of {path} cannot be read: {exc}") from exc
+                raise ApiError(f"cannot read the list of {path}: {exc}") from exc
             found, metadata = list(_read_each(raw.items or (), type_, on_unreadable)), raw.metadata
         for each in found:
             trim(each)
@@ -156,7 +156,7 @@ def name_unreadable(text: bytes) -> str:
     try:
         return str(decode(_identified, text).metadata)
     except UNREADABLE:
-        return f"an object that begins {shorten(text[:MAX_QUOTED].decode(errors='replace'))}"
+        return f"an object that begins with {shorten(text[:MAX_QUOTED].decode(errors='replace'))}"
 
 
 _raw_page = msgspec.json.Decoder(_RawPage)

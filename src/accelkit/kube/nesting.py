@@ -1,7 +1,7 @@
 """Decoder for API server objects with parts that are nested deeper than the JSON decoder can read.
 
-A user who may write an object may write its `metadata.managedFields`, and the API server accepts 10,000 levels of JSON
-there. The decoder also counts the levels of fields that it skips, and then fails on the whole page.
+A user who may write an object may also write its `metadata.managedFields`, in which the API server accepts 10,000
+levels of JSON. The decoder also counts the levels of fields that it skips, so it would fail on the whole page.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _cut(text: bytes | bytearray) -> bytes:
             found = token.group()
             depth += found.count(b"{") + found.count(b"[")
             if before <= _LEVELS < depth:
-                # The first value that is removed begins at this bracket of the token.
+                # The first removed value begins at this bracket of the token.
                 first = next(itertools.islice(_BRACKET.finditer(found), _LEVELS - before, None))
                 kept += [text[start : token.start() + first.start()], b"null"]
     return b"".join([*kept, text[start:]])

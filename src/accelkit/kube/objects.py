@@ -14,10 +14,10 @@ POLL_SECONDS = 1.0
 
 
 async def get_if_present(api: ApiClient, path: str) -> bytes | None:
-    """GET an object; return None if the API server answers that it does not exist.
+    """GET an object; return None if it does not exist.
 
     Raises:
-        ApiError: the API server refused for another reason, or did not answer.
+        ApiError: the API server refused the request for another reason, or did not respond.
     """
     try:
         return await api.get(path)
@@ -31,7 +31,7 @@ async def create_or_replace(api: ApiClient, collection: str, name: str, body: ob
     """Create an object, or replace the object that already has its name.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     try:
         await api.post(collection, body)
@@ -45,7 +45,7 @@ async def patch_or_create(api: ApiClient, collection: str, name: str, patch: obj
     """Merge a patch into an object, or create `body` if the object does not exist.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     try:
         await api.patch(build_object_path(collection, name), patch)
@@ -59,7 +59,7 @@ async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str
     """Delete an object, with DeleteOptions; succeed if it does not exist.
 
     Raises:
-        ApiError: the API server refused for another reason, or did not answer.
+        ApiError: the API server refused the request for another reason, or did not respond.
     """
     try:
         await api.delete(path, options)
@@ -69,7 +69,7 @@ async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str
 
 
 async def delete_and_wait(api: ApiClient, path: str, deadline: float) -> None:
-    """Delete an object and wait until it no longer exists; retry if the API server does not answer.
+    """Delete an object and wait until it no longer exists; retry if the API server does not respond.
 
     Args:
         api: an open client.
@@ -77,7 +77,7 @@ async def delete_and_wait(api: ApiClient, path: str, deadline: float) -> None:
         deadline: a time of the `time.monotonic` clock.
 
     Raises:
-        ApiError: the API server refused, or did not answer before the deadline.
+        ApiError: the API server refused the request, or did not respond before the deadline.
         TimeoutError: the object still exists at the deadline.
     """
     while True:

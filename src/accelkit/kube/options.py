@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from accelkit.errors import ConfigurationError
 
 PREFIX: Final = "K8S_AUTH_"
-# Option aliases of kubernetes.core's modules; their environment variables are read as well.
+# Option aliases of kubernetes.core's modules; their environment variables are also read.
 ALIASES: Final[Mapping[str, str]] = {
     "validate_certs": "verify_ssl",
     "ca_cert": "ssl_ca_cert",
@@ -76,8 +76,8 @@ class ConnectionOptions:
         found = {name: given[name] if given.get(name) is not None else _read(name, environ) for name in names}
         if not isinstance(found["kubeconfig"], str | Path | Mapping | None):
             raise ConfigurationError(
-                f"kubeconfig is a {type(found['kubeconfig']).__name__}",
-                next_step="give its path, or its content as a mapping",
+                f"cannot use a kubeconfig of type {type(found['kubeconfig']).__name__}",
+                next_step="specify its path, or its content as a mapping",
             )
         if found["impersonate_groups"] is not None:
             found["impersonate_groups"] = tuple(found["impersonate_groups"])

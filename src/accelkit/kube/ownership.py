@@ -1,6 +1,6 @@
-"""Namespaces of an installation, found by objects that only administrators can write.
+"""Search for the namespaces of an installation, based on objects that only administrators can write.
 
-Labels alone prove nothing: a user with the right to edit a namespace can put accelkit's labels on objects there.
+Labels alone are not proof, because a user who may edit a namespace can set accelkit's labels on objects there.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def build_selector(component: str = "") -> str:
 async def find_namespaces(api: ApiClient, known: Collection[str] = ()) -> frozenset[str]:
     """Return the namespaces in which accelkit's labels are trusted.
 
-    These are kube-system, the namespaces whose ServiceAccounts get rights from accelkit's ClusterRoleBindings, and the
-    known ones.
+    These are kube-system, the namespaces whose ServiceAccounts get permissions from accelkit's ClusterRoleBindings, and
+    the `known` namespaces.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     bindings, _ = await list_all(api, _BINDINGS, _Binding, query={"labelSelector": build_selector()})
     found = {subject.namespace for each in bindings for subject in each.subjects or ()}

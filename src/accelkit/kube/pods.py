@@ -1,4 +1,4 @@
-"""Functions that wait for a pod that runs to completion."""
+"""Functions that wait until a pod has run to completion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import POLL_SECONDS
 from accelkit.model.pod import ENDED_PHASES
 
-# Limit for the log of a pod: a faulty kubelet must not fill the memory of the reader.
+# Limit for the log of a pod, so that a faulty kubelet cannot fill the memory of the reader.
 LOG_BYTES: Final = 4 * 2**20
 # The kubelet keeps retrying in these states, usually without success.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
@@ -37,7 +37,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
     @property
     def waiting(self) -> Mapping[str, str]:
-        """State of the first waiting container; empty if none waits."""
+        """State of the first waiting container; empty if no container is waiting."""
         states = (each.state.get("waiting") for each in self.container_statuses)
         return next((state for state in states if state), {})
 
@@ -61,11 +61,11 @@ class PodProgress:
 
     ended: bool = False
     has_no_image: bool = False
-    message: str = "nothing is known of it yet"
+    message: str = "its status is not known yet"
 
 
 async def wait_until_ended(api: ApiClient, path: str, deadline: float) -> PodProgress:
-    """Wait until a pod ends or cannot get its image; retry if the API server does not answer.
+    """Wait until a pod ends or cannot get its image; retry if the API server does not respond.
 
     Args:
         api: an open client.
@@ -73,7 +73,7 @@ async def wait_until_ended(api: ApiClient, path: str, deadline: float) -> PodPro
         deadline: a time of the `time.monotonic` clock; the pod is read at least once.
 
     Raises:
-        ApiError: the API server refused, for example because the pod does not exist.
+        ApiError: the API server refused the request, for example because the pod does not exist.
     """
     progress = PodProgress()
     while True:
@@ -92,7 +92,7 @@ async def read_progress(api: ApiClient, path: str) -> PodProgress:
     """Read the progress of a pod.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     status = _pod.decode(await api.get(path)).status
     waiting = status.waiting

@@ -1,10 +1,10 @@
 """List and watch of a collection of the API server, with callbacks for each change.
 
-The list is consistent (no resourceVersion) and paged; the watch continues from it with bookmarks. After a watch ends,
-the next one starts at the last received version; 410 Gone, or an error event, causes a new list. Failures cause
-back-off and never end the reflector. `on_replace` receives the whole collection, `on_event` one change: both run in the
-event loop and must not block. An object that cannot be read, or for which `on_event` fails, is logged once and counted;
-other objects are not affected.
+The list is consistent (no resourceVersion) and paged. The watch starts at its version and uses bookmarks. After a watch
+ends, the next watch starts at the last received version; 410 Gone, or an error event, causes a new list. Failures cause
+back-off and never stop the reflector. `on_replace` receives the whole collection, and `on_event` one change. Both run
+in the event loop and must not block. An object that cannot be read, or for which `on_event` fails, is logged once and
+counted; other objects are not affected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Listed)
 
 log = logging.getLogger(__name__)
 
-_TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", with any spaces
+_TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", with additional spaces
 # The server ends each watch after this time, and sends a bookmark about once a minute. Longer silence means that the
 # connection is dead.
 _WATCH_SECONDS = 300
@@ -71,7 +71,7 @@ class Reflector(Generic[T]):
         query: label and field selectors.
         bookmarks: whether the server sends bookmarks, which distinguish a silent watch from a dead one; otherwise the
             watch ends before the silence limit, and the collection is listed again.
-        trim: removes from each object the fields that need not be kept.
+        trim: called with each object to remove fields that are not needed.
         on_replace: called with all objects after each list.
         on_event: called with ADDED, MODIFIED or DELETED and the object.
         on_unreadable: called with the event type and the text of an object that cannot be read; after `on_replace`.
@@ -111,12 +111,12 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how long there has been no connection to the API server; 0 while one is open."""
+        """Return for how many seconds no connection to the API server has been open; 0 while a connection is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
     @property
     def version(self) -> str:
-        """Last listed or watched version of the collection; in `on_replace` that of the list."""
+        """Last listed or watched version of the collection; during `on_replace` the version of the list."""
         return self._version
 
     @property
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
     def relist(self) -> None:
         """List again at once, because a dead watch may not have been detected."""
         self._requested += 1
-        # If the watch is ending already, a list follows anyway.
+        # If the watch is already ending, a list follows without further action.
         if self._running is not None and not self._running.expired():
             self._running.reschedule(asyncio.get_running_loop().time())
 
@@ -151,7 +151,7 @@ class Reflector(Generic[T]):
                     self._disconnected_at = time.monotonic()
                 self._failures += 1
                 delay = _BACK_OFF.compute(self._failures + 1) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-                log.warning("list and watch of %s failed, again in %.1f s: %s", self._path, delay, exc)
+                log.warning("list and watch of %s failed, retrying in %.1f s: %s", self._path, delay, exc)
                 await asyncio.sleep(delay)
 
     async def _list_and_watch(self) -> None:
@@ -199,7 +199,7 @@ class Reflector(Generic[T]):
                 try:
                     kind, object_ = self._read(line)
                 except UNREADABLE as exc:
-                    raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=HTTPStatus.GONE) from exc
+                    raise ApiError(f"cannot read the watch of {self._path}: {exc}", status=HTTPStatus.GONE) from exc
                 # Only received data proves a connection: a server may accept each watch and then send an error event.
                 self._failures = 0
                 if object_ is not None:
@@ -213,14 +213,14 @@ class Reflector(Generic[T]):
             self._on_event(kind, object_)
         except Exception as exc:  # noqa: BLE001 - one object must not end the service
             name = str(object_.metadata)
-            self._errors.report(name, f"a change of {name} in {self._path} is left out", error=exc)
+            self._errors.report(name, f"skipped a change of {name} in {self._path}", error=exc)
 
     def _report(self, text: bytes, error: Exception) -> None:
         name = name_unreadable(text)
-        self._errors.report(name, f"{name} in {self._path} cannot be read: {shorten(str(error))}")
+        self._errors.report(name, f"cannot read {name} in {self._path}: {shorten(str(error))}")
 
     def _read(self, line: bytes) -> tuple[str, T | None]:
-        # The type comes first. Most events are changes, so they are decoded once with the final type.
+        # The event type is the first field. Most events are changes, so they are decoded once with the final type.
         if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
             try:
                 event = decode(self._change, line)
@@ -230,7 +230,7 @@ class Reflector(Generic[T]):
             return event.type, event.object
         other = decode(_event, line)
         if other.type == "ERROR":
-            # A new list handles every error of the server.
+            # Every error of the server leads to a new list.
             raise ApiError(_failure.decode(other.object).message, status=HTTPStatus.GONE)
         self._version = _identified.decode(other.object).metadata.resource_version
         return other.type, None

@@ -1,8 +1,8 @@
 """The open connections of a port, with limits on their number and on the time until the first request arrives.
 
-A trusted client never waits behind an unknown one: if there are too many connections, the one that has waited longest
-for its request is closed. A kubelet's probe or a scheduler's request arrives within milliseconds, so it is served even
-while another client opens connections as fast as it can.
+A trusted client never waits behind an unknown client. If there are too many connections, the server closes the
+connection that has waited longest for its first request. A kubelet's probe or a scheduler's request arrives within
+milliseconds, so it is served even while another client opens connections as fast as it can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accelkit.serving.tls import H2, Listen
 
 log = logging.getLogger(__name__)
 
-# From the first packet to the whole head of the first request, including the TLS handshake.
+# The time limit from the first packet to the complete head of the first request, including the TLS handshake.
 HEAD_SECONDS: Final = 5.0
 # The pause before the next attempt if the process has no free file descriptor.
 _PAUSE_SECONDS: Final = 0.1
@@ -48,10 +48,10 @@ class _Opening(asyncio.Protocol):
 
 
 class Connections:
-    """Connections of one port: it accepts and serves them.
+    """Acceptor and server of the connections of one port.
 
     Args:
-        answer: answers a request.
+        answer: returns the response to a request.
         limit: the maximum number of open connections.
         idle_seconds: how long a connection without a request is kept.
         unsent_bytes: the largest size of all responses that wait for clients. Beyond it, the connection whose
@@ -100,7 +100,7 @@ class Connections:
             connection.end()
 
     async def shut_down(self, seconds: float) -> None:
-        """End all connections and wait until they have ended; abort those that need longer than `seconds`."""
+        """End all connections, wait until they are closed, and abort connections that take longer than `seconds`."""
         self.end()
         try:
             async with asyncio.timeout(seconds):
@@ -118,7 +118,7 @@ class Connections:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as exc:
-            self._errors.report(str(exc), f"a connection cannot be accepted: {exc}")
+            self._errors.report(str(exc), f"cannot accept a connection: {exc}")
             loop.remove_reader(listening)
             self._pause = loop.call_later(_PAUSE_SECONDS, self.accept, listening, self._context)
             return
@@ -149,7 +149,7 @@ class Connections:
                 if connection is not None:
                     connection.abort()
                 raise
-            # The request arrived at the moment of the cancellation, so it is still answered.
+            # The request arrived at the time of the cancellation, so it still gets a response.
             connection.end()
         if connection is not None and connection.transport is not None:
             self._served[connection] = None
@@ -166,7 +166,7 @@ class Connections:
         if failure is not None:
             accepted.close()
         if not isinstance(failure, OSError | asyncio.CancelledError | None):
-            log.error("a connection could not be served", exc_info=failure)
+            log.error("cannot serve a connection", exc_info=failure)
         self._changed.set()
 
     def _make_room(self) -> None:
@@ -214,7 +214,7 @@ def open_socket(listen: Listen) -> socket.socket:
         listening.close()
         raise ConfigurationError(
             f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
-            next_step="stop the process that listens there, or choose another port (see --help)",
+            next_step="stop the process that uses this port, or choose another port (see --help)",
         ) from exc
     listening.settimeout(0)
     return listening

@@ -22,11 +22,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "lingering_time": 0,
     "auto_decompress": False,
 }
-# How much of a response is passed to the transport at once.
-_WRITE_BYTES: Final = 64 * 1024
-# A response that the client does not read within this time is dropped.
-_ANSWER_SECONDS: Final = 30.0
-# Size of one read: while it is parsed, received data exists several times in memory.
+# Size of one read, which is limited because several copies of received data are in memory during parsing.
 _READ_BYTES: Final = 16 * 1024
 
 
@@ -36,14 +32,12 @@ class Http1Connection(web.RequestHandler):
     Args:
         manager: the manager of all connections, as `make_manager` returns it.
         on_lost: called when the connection has ended.
-        on_unsent: called with the size of the response that waits for the client.
-        most_bytes: the largest number of bytes that is read in total; None for no limit.
+        most_bytes: the maximum total number of bytes to read; None for no limit.
         options: options of `aiohttp.web.RequestHandler`.
 
     Attributes:
         names: the names in the verified client certificate.
-        first_request: done when the first request has arrived, or the connection has ended.
-        on_unsent: as given.
+        first_request: a future that is done when the first request has arrived or the connection has ended.
     """
 
     __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names", "on_unsent")
@@ -69,13 +63,13 @@ class Http1Connection(web.RequestHandler):
         """Store the names of the client."""
         self.names = list_names(transport.get_extra_info("peercert"))
         if self._left is not None and hasattr(transport, "max_size"):
-            # asyncio reads into new buffers of 256 KiB, which fragment the memory.
+            # By default, asyncio reads into new buffers of 256 KiB, which fragment the memory.
             transport.max_size = _READ_BYTES
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Process received data up to the limit; stop reading beyond it."""
-        # The library itself passes empty data to continue with buffered data.
+        # The library itself passes empty data to continue parsing buffered data.
         if self._left is not None and data:
             data = data[: self._left]
             self._left -= len(data)
@@ -125,7 +119,7 @@ class Http1Connection(web.RequestHandler):
 
 
 class _Http1Request:
-    """A `Request` that arrived by HTTP/1.1."""
+    """A `Request` that arrived over HTTP/1.1."""
 
     __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol")
 

@@ -16,7 +16,7 @@ _RETRY_SECONDS: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP response; `close` means that the connection is closed after it."""
+    """An HTTP response; if `close` is set, the connection is closed after it."""
 
     status: int
     body: bytes
@@ -43,8 +43,8 @@ class Request(Protocol):
 
     Attributes:
         protocol: `HTTP_1` or `HTTP_2`.
-        method: the method as received.
-        path: decoded, without a query.
+        method: the received method.
+        path: the decoded path without the query.
         content_length: the announced size of the body; None if the client announces none.
         names: the names in the verified client certificate.
         headers: the headers of the head.
@@ -72,7 +72,7 @@ class Request(Protocol):
         """Return the whole body if it has already arrived; otherwise return None and consume nothing."""
 
     async def read(self) -> bytes:
-        """Return the next received part of the body, empty at its end; before the first call hardly any of it is read.
+        """Return the next received part of the body; empty at its end. Little of it is read before the first call.
 
         Raises:
             ConnectionError: the client disconnected.

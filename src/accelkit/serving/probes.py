@@ -1,4 +1,4 @@
-"""Port for the probes and metrics of a service: plain HTTP, read-only."""
+"""Server for the probes and metrics of a service, over plain HTTP and read-only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def make_probe_server(listen: Listen, render: Callable[[], bytes], explain_unrea
 
     Args:
         listen: the address.
-        render: returns the metrics.
-        explain_unready: returns why this replica is not ready; empty if it is ready.
+        render: a function that returns the metrics.
+        explain_unready: a function that returns why this replica is not ready; empty if it is ready.
 
     Raises:
         ConfigurationError: the port is in use, or this process may not use it.

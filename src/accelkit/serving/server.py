@@ -1,7 +1,7 @@
 """HTTP server in this process and its event loop, so that the ledger has a single writer.
 
-TLS with client certificates is the default. Plain HTTP is for probes and metrics, and on the loopback address for the
-sandbox.
+TLS with client certificates is the default. Plain HTTP is used for probes and metrics, and for the sandbox on the
+loopback address.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 # 5,000 complete Node objects of 20 KB fit; kube-scheduler sends them if nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
-# The limit for all bodies together, and for all responses that wait for clients. Each body exists twice for a moment,
-# and the extender's memory is limited to 1 GiB.
+# The limit for all bodies together. Each body is in memory twice for a short time, and the extender's memory is limited
+# to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
 _CERTIFICATE_SECONDS = 2.0
 # kube-scheduler sends a body promptly. A slower client must not delay the shutdown or hold a connection without limit.
@@ -50,8 +50,8 @@ class BodyLimits:
 
     Attributes:
         each_bytes: the largest size of one body.
-        together_bytes: the largest size of all bodies that are read or answered at the same time.
-        seconds: how long one body may take to arrive.
+        together_bytes: the maximum total size of all bodies that are being received or processed.
+        seconds: the time limit for receiving one body.
         small_bytes: the largest size of a small body.
         kept_bytes: the part of `together_bytes` that is reserved for small bodies.
     """
@@ -79,7 +79,7 @@ class Head:
         return self._request.headers.get(key)
 
     async def read_body(self) -> bytes | Reply:
-        """Return the body, or the reply that rejects it; before the call, hardly any of the body is read."""
+        """Return the body, or the reply that rejects it. Little of the body is read before this call."""
         body = bytearray()
         try:
             async with asyncio.timeout(_SMALL_BODY_SECONDS):
@@ -93,8 +93,8 @@ class Head:
 class _Server(ABC):
     """Server of one application on one socket.
 
-    The socket stays open while certificates change. New connections use the new certificates, and the other connections
-    close after their requests are answered.
+    The socket stays open when the certificates change. New connections use the new certificates, and existing
+    connections are closed after their requests are answered.
 
     Args:
         listen: the address and the certificates.
@@ -113,7 +113,7 @@ class _Server(ABC):
         self._listen, self._http2 = listen, http2
         self._connections = Connections(self._serve, limit=connections, unsent_bytes=unsent_bytes, **options)
         self._socket = open_socket(listen)
-        # In order of arrival: bodies that are being read, and the number of bytes of each that have arrived.
+        # Bodies that are being read, in order of arrival, with the number of received bytes of each body.
         self._reading: dict[asyncio.Timeout, list[int]] = {}
         # Number of requests by HTTP version.
         self.requests = Counter({HTTP_1: 0, HTTP_2: 0})
@@ -151,7 +151,7 @@ class _Server(ABC):
             # The client disconnected before its body was complete, so it does not wait for a response.
             return Reply(400, b"", close=True)
         except Exception:
-            log.exception("a request to %s was not answered because of a defect", request.path[:100])
+            log.exception("cannot answer a request to %s because of a bug", request.path[:100])
             return Reply(500, b'{"error":"internal error; see the log of this service"}', close=True)
 
     @abstractmethod
@@ -163,7 +163,9 @@ class _Server(ABC):
         if tls is None or tls.client_ca is None or tls.client_names & proven:
             return None
         names = ", ".join(sorted(proven))[:300] or "no name"
-        self._refused.warn(names, f"a client certificate of {names!r} is refused; --client-name lists those accepted")
+        self._refused.warn(
+            names, f"refused a client certificate with the names {names!r}; --client-name lists the accepted names"
+        )
         return Reply(403, b'{"error":"no name of the client certificate is accepted here"}', close=True)
 
     async def _watch_certificates(self, files: TlsFiles) -> None:
@@ -171,13 +173,13 @@ class _Server(ABC):
         while True:
             await asyncio.sleep(_CERTIFICATE_SECONDS)
             before, current = current, files.digest()
-            # Two equal digests in a row show that the files are not being written.
+            # Two equal digests in a row mean that no program is writing the files.
             if current in {used, None} or current != before:
                 continue
             try:
                 self._connections.accept(self._socket, make_context(files, http2=self._http2))
             except ConfigurationError as exc:
-                log.error("the previous certificates stay in use: %s", exc)  # noqa: TRY400 - no traceback is needed
+                log.error("cannot reload the certificates, so the previous certificates stay in use: %s", exc)  # noqa: TRY400 - no traceback is needed
             else:
                 log.info("certificates reloaded")
                 self.renew()
@@ -187,15 +189,14 @@ class _Server(ABC):
 class HttpServer(_Server):
     """Server of requests with bodies.
 
-    Only the received bytes of a body count, not the announced size. If there is no room, the body that has been
-    arriving for longest is rejected, because valid clients send their bodies at once.
+    Only the received bytes of a body count, not the announced size. If the limit is exceeded, the server rejects the
+    body that has been arriving for the longest time, because valid clients send their bodies at once.
 
     Args:
         listen: the address and the certificates.
-        handle: answers a method, a path and a body.
+        handle: returns the reply to a method, a path and a body.
         http2: whether clients may use HTTP/2.
-        limits: limits for bodies; None for those of kube-scheduler's requests.
-        connections: the largest number of open connections; None for that of kube-scheduler's port.
+        limits: the limits on bodies; None for the limits of kube-scheduler's requests.
 
     Raises:
         ConfigurationError: the port is in use, or this process may not use it.
@@ -224,7 +225,7 @@ class HttpServer(_Server):
     async def _answer(self, request: Request) -> Reply:
         if (request.content_length or 0) > self._limits.each_bytes:
             return _too_large(self._limits.each_bytes)
-        # Counted until the answer: first the body is in memory, then the values that were decoded from it.
+        # The body counts until the response is sent, because values that were decoded from it also use memory.
         held = [0]
         try:
             whole = request.take() if request.content_length else None
@@ -251,12 +252,12 @@ class HttpServer(_Server):
             self._reading.pop(limit, None)
 
     async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return the body, or the reply that rejects it; `held` contains the number of counted bytes."""
+        """Return the body, or the reply that rejects it; `held` holds the number of counted bytes."""
         chunks, size = [], 0
         while chunk := await request.read():
             chunks.append(chunk)
             size += len(chunk)
-            # For bodies without an announced size.
+            # This check is for bodies without an announced size.
             if size > self._limits.each_bytes:
                 return _too_large(self._limits.each_bytes)
             if not self._hold(held, size):
@@ -266,7 +267,7 @@ class HttpServer(_Server):
         return b"".join(chunks)
 
     def _hold(self, held: list[int], size: int) -> bool:
-        """Count the received bytes of a body; return whether there is room for them."""
+        """Count the received bytes of a body; return whether they fit within the limits."""
         kept = self._limits.kept_bytes if size > self._limits.small_bytes else 0
         while self._held_bytes + size - held[0] > self._limits.together_bytes - kept:
             others = ((limit, of) for limit, of in self._reading.items() if of is not held and of[0])
@@ -283,11 +284,11 @@ class HttpServer(_Server):
 
 
 class HeadServer(_Server):
-    """Server that answers requests by their heads, one request per connection; bodies are read only on demand.
+    """Server that handles requests by their heads, one per connection. It reads a body only on demand.
 
     Args:
         listen: the address and the certificates.
-        handle: answers a method, a path and a head.
+        handle: returns the reply to a method, a path and a head.
         connections: the largest number of open connections.
         header_bytes: the largest size of a header.
         body_bytes: the largest size of a body.

@@ -1,4 +1,4 @@
-"""TLS settings of a port: the server's certificate, and the clients that it accepts."""
+"""TLS settings of a port: the server's certificate, and the accepted clients."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ H2: Final = "h2"
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """TLS files in PEM: the server's chain and key, and the CA of clients if they need a certificate.
+    """TLS files in PEM: the server's chain and key, and the CA of clients if clients need a certificate.
 
     Attributes:
-        client_names: accepted names; a client's certificate must have one as its common name or a DNS name.
+        client_names: the accepted names. A client's certificate must have one of them as its common name or a DNS name.
     """
 
     certificate: Path
@@ -65,13 +65,15 @@ def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
         # An empty password prevents OpenSSL from prompting for one.
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"certificate {files.certificate} with key {files.key} cannot be used: {exc}") from exc
+        raise ConfigurationError(
+            f"cannot use the certificate {files.certificate} with the key {files.key}: {exc}"
+        ) from exc
     if files.client_ca is None:
         return context
     try:
         context.load_verify_locations(files.client_ca)
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"authority {files.client_ca} cannot be used: {exc}") from exc
+        raise ConfigurationError(f"cannot use the authority {files.client_ca}: {exc}") from exc
     context.verify_mode = ssl.CERT_REQUIRED
     return context
 

@@ -14,5 +14,5 @@ def test_version_and_nodes_are_returned(run_module, stub):
 def test_an_api_server_that_is_away_is_one_sentence(run_module, kubeconfig):
     answer = run_module(cluster_info, {"request_timeout": 2})
     assert answer["failed"]
-    assert answer["msg"].startswith("GET http://127.0.0.1:9/version got no answer: ")
+    assert answer["msg"].startswith("GET http://127.0.0.1:9/version received no response: ")
     assert "\n" not in answer["msg"]

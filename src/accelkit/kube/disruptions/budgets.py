@@ -18,12 +18,12 @@ from accelkit.model.pod import PodRef
 
 BUDGETS: Final = build_collection_path("policy/v1", "poddisruptionbudgets")
 
-# A user with the right to write budgets can fill them with megabytes. A budget with a longer encoded selector counts as
-# protecting its whole namespace. So do all budgets of a namespace that has more budgets, or longer selectors together.
+# A user who may write budgets can fill them with megabytes. A budget with a longer encoded selector counts as
+# protecting its whole namespace. So do all budgets of a namespace with more budgets, or with longer selectors in total.
 MOST_SELECTOR_BYTES: Final = 16 << 10
 MOST_NAMESPACE_BYTES: Final = 256 << 10
 MOST_IN_NAMESPACE: Final = 1000
-# Two budgets protect a pod as well as a thousand do.
+# A pod that two budgets cover cannot be evicted, so further budgets make no difference.
 _MOST_COVERING: Final = 2
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -56,7 +56,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class WrittenBudget(msgspec.Struct):
-    """The fields that are read of a PodDisruptionBudget, as the API server returns it."""
+    """The fields of a PodDisruptionBudget that accelkit reads, as the API server returns them."""
 
     metadata: ObjectIdentity
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -64,12 +64,12 @@ class WrittenBudget(msgspec.Struct):
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """The values that are kept of a PodDisruptionBudget.
+    """The data of a PodDisruptionBudget that accelkit keeps.
 
     Attributes:
-        selector: selects the pods of its namespace that it covers; None covers no pods.
+        selector: the selector of the pods that it covers in its namespace; None covers no pods.
         allowed: the number of evictions that are still allowed.
-        disrupted: names of pods that already count as evicted.
+        disrupted: the names of pods that already count as evicted.
         name: the budget's name; empty for a substitute that protects the whole namespace.
     """
 
@@ -83,7 +83,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
         return self.selector is not None and self.selector.matches(labels)
 
     def allows(self, pod: PodRef) -> bool:
-        """Return whether one more eviction, of this pod, is allowed."""
+        """Return whether the budget allows the eviction of this pod."""
         return self.allowed > 0 or pod.name in self.disrupted
 
 
@@ -109,7 +109,7 @@ class _Namespace:
 
 
 class DisruptionBudgets:
-    """All budgets of a cluster at one moment.
+    """All PodDisruptionBudgets of a cluster at one time.
 
     Raises:
         msgspec.MsgspecError: a selector cannot be read.
@@ -126,19 +126,19 @@ class DisruptionBudgets:
         """Add one budget.
 
         Raises:
-            msgspec.MsgspecError: its selector cannot be read.
+            msgspec.MsgspecError: the budget's selector cannot be read.
         """
         self._by_namespace.setdefault(budget.metadata.namespace, _Namespace()).add(budget)
 
     def protects(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
         """Return whether the API server would refuse to evict a pod.
 
-        It also refuses if several budgets cover the pod.
+        The API server also refuses if several budgets cover the pod.
         """
         return bool(self.find_rule(pod, labels))
 
     def find_rule(self, pod: PodRef, labels: Mapping[str, str]) -> str:
-        """Return why the API server would refuse to evict a pod, with names of budgets; empty if it would not."""
+        """Return why the API server would refuse to evict a pod, with the names of budgets; empty if it would not."""
         covering = self._list_covering(pod, labels)
         if covering == [_PROTECTS_ALL]:
             return "the PodDisruptionBudgets of its namespace are too long to read"
@@ -147,7 +147,7 @@ class DisruptionBudgets:
         return "".join(f"PodDisruptionBudget {each.name} protects it" for each in covering if not each.allows(pod))
 
     def find_excess(self, pods: Iterable[tuple[PodRef, Mapping[str, str]]]) -> set[str]:
-        """Return the UIDs of the pods that cannot be evicted after the pods before them."""
+        """Return the UIDs of the pods that cannot be evicted after the preceding pods were evicted."""
         used: dict[int, int] = {}
         excess = set[str]()
         for pod, labels in pods:
@@ -172,12 +172,12 @@ async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
     """Return the budgets of all namespaces.
 
     Raises:
-        ApiError: the API server refused or did not answer, or a budget cannot be read.
+        ApiError: the API server refused the request or did not respond, or a budget cannot be read.
     """
 
     def refuse(_text: bytes, error: Exception) -> None:
-        # It is unknown which pods this budget protects, so no pod is evicted.
-        raise ApiError(f"a PodDisruptionBudget cannot be read: {error}") from error
+        # The pods that this budget protects are unknown, so no pod is evicted.
+        raise ApiError(f"cannot read a PodDisruptionBudget: {error}") from error
 
     budgets = DisruptionBudgets()
 

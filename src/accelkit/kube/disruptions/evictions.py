@@ -1,4 +1,4 @@
-"""List and eviction of the pods of a node."""
+"""Functions that list and evict the pods of a node."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from accelkit.model.pod import PodRef
 
 
 async def list_evictable_pods(api: ApiClient, node: str) -> list[EvictablePod]:
-    """Return the pods of a node from the API server; a pod that cannot be read is left out.
+    """Return the pods of a node from the API server, without pods that cannot be read.
 
     Raises:
-        ApiError: the API server refused or did not answer.
+        ApiError: the API server refused the request or did not respond.
     """
     found, _ = await list_all(api, PODS, EvictablePod, query={"fieldSelector": f"spec.nodeName={node}"})
     return found
 
 
 async def evict(api: ApiClient, pod: PodRef, *, dry_run: bool = False) -> None:
-    """Evict the pod with this UID through the API server, which obeys PodDisruptionBudgets.
+    """Evict the pod with this UID through the API server, which enforces PodDisruptionBudgets.
 
     Args:
         api: an open client.
@@ -28,8 +28,8 @@ async def evict(api: ApiClient, pod: PodRef, *, dry_run: bool = False) -> None:
         dry_run: whether the API server only checks if the eviction is allowed.
 
     Raises:
-        ApiError: the API server did not answer, or refused: with 429 because of a budget, or with 409 if another pod
-            has this name now.
+        ApiError: the API server did not respond, or refused the request: with 429 because of a budget, or with 409 if
+            another pod now has this name.
     """
     options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
     if dry_run:

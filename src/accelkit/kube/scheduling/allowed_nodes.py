@@ -1,4 +1,4 @@
-"""Nodes on which kube-scheduler would allow a pod: its selector, required node affinity, and tolerations."""
+"""Search for the nodes that a pod's node selector, required node affinity and tolerations allow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, Term, Toleration
 
-# Limits on what is read from one pod, because any user with permission to create pods can write it, and it is checked
-# for each node.
+# Limits on the rules that are read from one pod, because any user who may create pods can write them, and they are
+# checked for each node.
 MOST_REQUIREMENTS: Final = 256
 MOST_VALUES: Final = 2000
 MOST_BYTES: Final = 16 << 10
@@ -56,7 +56,7 @@ def encode_rules(spec: SchedulingPodSpec) -> bytes:
     """Return a pod's rules in a compact form that is equal for pods with equal rules.
 
     Returns:
-        at most `MOST_BYTES`; `TOO_MANY` for a pod that exceeds the limits.
+        At most `MOST_BYTES`; `TOO_MANY` for a pod that exceeds the limits.
     """
     # A term without requirements matches no node.
     terms = spec.required_terms
@@ -74,12 +74,12 @@ def encode_rules(spec: SchedulingPodSpec) -> bytes:
 
 @lru_cache(maxsize=256)
 def _share(encoded: bytes) -> bytes:
-    """Return the cached object with these rules, because replicas have equal rules."""
+    """Return the cached object with these rules, because replicas of a pod have equal rules."""
     return encoded
 
 
 class Budget(Protocol):
-    """Steps that may be spent."""
+    """A limited number of steps."""
 
     steps: int
 
@@ -111,10 +111,10 @@ class NodeFacts:
 
         Args:
             encoded: the rules.
-            budget: is reduced by a step for each node and each of its requirements.
+            budget: the budget, which is reduced by one step for each node and for each checked requirement.
 
         Returns:
-            None if the budget is too small for all nodes, so that the result is unknown.
+            The names, or None if the budget is too small for all nodes, so that the result is unknown.
         """
         if encoded == TOO_MANY:
             return set()

@@ -6,8 +6,7 @@ from typing import Final
 
 from accelkit.kube.views.scheduling import ConditionedSpec
 
-# These volumes do not restrict the node: the API server fills them, or every pod has them for its service account
-# token.
+# These volumes do not restrict the node, because every node can provide them.
 _UNRESTRICTED_VOLUMES: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 
 

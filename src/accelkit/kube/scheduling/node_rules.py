@@ -1,4 +1,4 @@
-"""Labels, taints and tolerations, evaluated as kube-scheduler does."""
+"""Evaluation of labels, taints and tolerations with the same rules as kube-scheduler."""
 
 from __future__ import annotations
 

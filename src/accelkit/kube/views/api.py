@@ -12,7 +12,7 @@ class ServerVersion(msgspec.Struct, rename="camel"):
 
 
 class ApiResource(msgspec.Struct):
-    """A kind that the API server serves, or a subresource of one, whose name then contains a slash."""
+    """A kind that the API server serves, or a subresource of a kind, whose name contains a slash."""
 
     name: str = ""
     kind: str = ""

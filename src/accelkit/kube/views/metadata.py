@@ -1,4 +1,4 @@
-"""Parts that objects of all kinds have: owners and conditions."""
+"""Parts that all kinds of objects have: owners and conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.object_meta import ObjectMeta
 
 
 class PartialObject(msgspec.Struct):
-    """An object of which only the metadata is read."""
+    """An object with only its metadata."""
 
     metadata: ObjectMeta
 
@@ -23,17 +23,17 @@ class Owner(msgspec.Struct):
 
 
 class OwnedMeta(ObjectMeta, rename="camel"):
-    """metadata with the owners."""
+    """The `metadata` of an object, with its owners."""
 
     owner_references: list[Owner] | None = None
 
     def list_controllers(self) -> set[str]:
-        """Return the kinds of the owners that act on the object; those without `controller: true` do not."""
+        """Return the kinds of the owners that control the object, which have `controller: true`."""
         return {owner.kind for owner in self.owner_references or () if owner.controller}
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition, without its explanation."""
+    """A condition, without its reason and message."""
 
     type: str
     status: str = ""

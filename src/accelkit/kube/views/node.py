@@ -10,7 +10,7 @@ from accelkit.model.pod import NodeInfo
 
 
 class SystemInfo(NodeInfo, frozen=True, rename="camel"):
-    """The facts about the machine and its software from the kubelet."""
+    """Facts about the machine and its software from the kubelet."""
 
     architecture: str = ""
     container_runtime_version: str = ""
@@ -28,7 +28,7 @@ class _Spec(msgspec.Struct):
 
 
 class SystemNode(msgspec.Struct):
-    """A node with its system, without its resources."""
+    """A node with its system information, without its resources."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)

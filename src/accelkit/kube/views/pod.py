@@ -43,13 +43,13 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlacedSpec(msgspec.Struct, rename="camel"):
-    """The spec of a pod, of which only the node is read."""
+    """The spec of a pod, with only its node."""
 
     node_name: str = ""
 
 
 class ExplainedStatus(msgspec.Struct, rename="camel"):
-    """The status of a pod, with what explains it."""
+    """The status of a pod, with the fields that explain it."""
 
     phase: str = ""
     reason: str = ""
@@ -60,7 +60,7 @@ class ExplainedStatus(msgspec.Struct, rename="camel"):
 
 
 class ExplainedPod(msgspec.Struct):
-    """A pod whose progress is explained; for pods of one workload, because it keeps messages."""
+    """A pod with the fields that explain its progress. Use it only for the pods of one workload: messages are large."""
 
     metadata: ObjectMeta
     spec: PlacedSpec = msgspec.field(default_factory=PlacedSpec)
@@ -68,12 +68,12 @@ class ExplainedPod(msgspec.Struct):
 
     @property
     def ready(self) -> bool:
-        """Whether all its containers are ready."""
+        """Whether all containers of the pod are ready."""
         return is_true(self.status.conditions, "Ready")
 
     @property
     def terminal(self) -> bool:
-        """Whether its containers have ended permanently."""
+        """Whether the pod's containers have ended permanently."""
         return self.status.phase in ENDED_PHASES
 
 
@@ -113,14 +113,14 @@ class EvictablePod(msgspec.Struct):
     def static(self) -> bool:
         """Whether a kubelet runs the pod from a file, so that an eviction only deletes its mirror pod.
 
-        The annotation decides, because every user may name a Node as the owner of a pod. A kubelet deletes a pod with
-        the annotation if it did not create that pod.
+        The annotation is decisive, because every user may set a Node as the owner of a pod. A kubelet deletes pods with
+        the annotation that it did not create.
         """
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def ended(self) -> bool:
-        """Whether its containers have ended permanently."""
+        """Whether the pod's containers have ended permanently."""
         return self.status.phase in ENDED_PHASES
 
     @property

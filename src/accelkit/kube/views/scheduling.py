@@ -23,7 +23,7 @@ class Toleration(msgspec.Struct, omit_defaults=True):
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether it tolerates a taint; a toleration with an unknown operator tolerates none."""
+        """Return whether the toleration tolerates a taint; False if its operator is unknown."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         if self.operator == "Exists":
@@ -43,7 +43,7 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSche
 
 
 class TaintedSpec(msgspec.Struct):
-    """The spec of a node with the fields that keep pods from it."""
+    """The spec of a node with the fields that exclude pods."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
@@ -70,13 +70,13 @@ class SchedulingGroup(msgspec.Struct, rename="camel"):
 
 
 class SchedulingGate(msgspec.Struct):
-    """Scheduling gate, which keeps kube-scheduler from trying a pod."""
+    """A scheduling gate, which prevents kube-scheduler from trying a pod."""
 
     name: str = ""
 
 
 class Requirement(msgspec.Struct, omit_defaults=True):
-    """Requirement on a label, or on the name of a node."""
+    """A requirement on a label, or on the name of a node."""
 
     key: str = ""
     operator: str = ""
@@ -84,7 +84,7 @@ class Requirement(msgspec.Struct, omit_defaults=True):
 
 
 class Term(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Requirements that must all hold."""
+    """Requirements that a node must all meet."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
@@ -103,12 +103,12 @@ class _Affinity(msgspec.Struct, rename="camel"):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """When and where a waiting pod may be tried, in a compact form.
+    """The conditions under which kube-scheduler may try a waiting pod, in a compact form.
 
     Attributes:
-        place: the index of accelkit's gate among its gates; -1 if it has none.
-        kept: whether it has gates of other controllers.
-        rules: the encoded rules of its nodes.
+        place: the index of accelkit's gate among the pod's gates; -1 if the pod does not have this gate.
+        kept: whether the pod has gates of other controllers.
+        rules: the pod's encoded rules for nodes.
     """
 
     place: int
@@ -117,26 +117,26 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class SchedulingPodSpec(PodSpec, rename="camel"):
-    """spec of a pod, with its group, its gates and its constraints on nodes."""
+    """The spec of a pod, with its group, its gates and its constraints on nodes."""
 
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     tolerations: list[Toleration] | None = None
-    # Computed from the four fields above before they are dropped; no field of this name is ever sent.
+    # Computed from the four fields above before they are dropped. The API server never sends a field with this name.
     conditions: Conditions | None = msgspec.field(name="", default=None)
 
     @property
     def required_terms(self) -> list[Term] | None:
-        """The terms of which one must hold for a node; None if every node is allowed."""
+        """The required terms, at least one of which a node must meet; None if every node is allowed."""
         node = self.affinity.node_affinity if self.affinity else None
         required = node.required if node else None
         return None if required is None else required.node_selector_terms or []
 
 
 class SchedulingPod(Pod):
-    """A pod with the fields that decide when and where kube-scheduler may try it."""
+    """A pod with the fields that determine when and on which nodes kube-scheduler may try it."""
 
     spec: SchedulingPodSpec = msgspec.field(default_factory=SchedulingPodSpec)
 

@@ -1,6 +1,7 @@
-"""HTTP/2 connections: the h2 library parses frames, from which this module assembles requests, within limits.
+"""HTTP/2 connections: the h2 library parses frames, and this module assembles requests from them, within limits.
 
-A client uses one connection for all of its requests, so that none waits for another request or for a handshake.
+A client uses one connection for all of its requests, so that a request waits neither for another request nor for a
+handshake.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ANSWER_SECONDS: Final = 30.0
 _WRITE_BYTES: Final = 128 * 1024
 # After GOAWAY the client closes its connection. An immediate abort could lose the last response.
 _CLOSE_SECONDS: Final = 0.5
-# Length, type and flags; stream; the last stream that is answered; the error code.
+# Length, type and flags; stream; the last stream with a response; the error code.
 _GO_AWAY: Final = struct.Struct(">5sIII")
 
 
@@ -43,14 +44,14 @@ class Http2Connection(asyncio.Protocol):
     """One connection of HTTP/2.
 
     Args:
-        answer: answers a request.
+        answer: returns the response to a request.
         on_lost: called when the connection has ended.
         on_unsent: called with the size of the responses that wait for the client.
         idle_seconds: how long a connection without a request is kept.
 
     Attributes:
         names: the names in the verified client certificate.
-        first_request: done when the first request has arrived, or the connection has ended.
+        first_request: a future that is done when the first request has arrived or the connection has ended.
         transport: None before and after the connection.
     """
 
@@ -75,7 +76,7 @@ class Http2Connection(asyncio.Protocol):
         self._unsent = 0
         # Streams whose response is being computed or sent, including streams that the client has reset.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
-        # The last stream that is answered; set when GOAWAY is sent.
+        # The last stream that gets a response; set when GOAWAY is sent.
         self._last: int | None = None
         self._broken = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -162,7 +163,7 @@ class Http2Connection(asyncio.Protocol):
         self._schedule("limit", seconds, self.abort)
 
     def end(self) -> None:
-        """Send GOAWAY, and close after the current requests are answered; for others, the client reconnects."""
+        """Send GOAWAY, and close after the current requests are answered; the client sends later requests elsewhere."""
         if self._last is not None or self._broken or self.transport is None:
             return
         self._last = self._http.highest_inbound_stream_id
@@ -286,7 +287,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _finish(self, stream: Stream) -> None:
         if not stream.complete:
-            # The response is complete before the body has arrived, so the rest of the body is not read.
+            # The response was completed before the body arrived, so the rest of the body is not read.
             self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._http.acknowledge_received_data(stream.drop(), stream.number)
         self._discard(stream)
@@ -310,7 +311,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.write(data)
 
     def _break(self) -> None:
-        """Close the connection after the pending frames, which contain the reason."""
+        """Close the connection after the pending frames are sent, because they contain the reason."""
         self._broken = True
         self._received = b""
         self._flush()
@@ -336,7 +337,7 @@ class Http2Connection(asyncio.Protocol):
             self._schedule("idle", left, self._watch_idleness)
 
     def _schedule(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call this after the delay; the call replaces an earlier one with the same name."""
+        """Schedule a call after the delay; it replaces an earlier scheduled call with the same name."""
         if (timer := self._timers.get(name)) is not None:
             timer.cancel()
         self._timers[name] = self._loop.call_later(seconds, call)

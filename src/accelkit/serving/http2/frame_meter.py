@@ -1,7 +1,7 @@
-"""Meter of the frames that a client sends in addition to requests and bodies; it counts before they are parsed.
+"""Meter of the frames that a client sends in addition to requests and bodies. It counts frames before parsing.
 
-Each frame costs this process far more than its sender: an acknowledgement, a lookup, or a stream that was started and
-reset.
+Each frame costs this process far more than the sender, because it causes an acknowledgement, a lookup, or the start and
+reset of a stream.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-# The credit of a connection, and how much of it is restored each second.
+# The credit of a connection, and the amount that is restored per second.
 _MOST: Final = 2000.0
 _PER_SECOND: Final = 1.0
-# A reset stream wastes the work that was started for it, and each setting is evaluated: these cost more.
+# These frames cost more, because a reset stream wastes the work that was started for it, and each setting is evaluated.
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION = 0, 1, 3, 4, 9
 _COSTS: Final = {_RST_STREAM: 10.0, _SETTINGS: 10.0}
 # A client acknowledges received data with at most two frames for each 4 KiB.
@@ -98,7 +98,7 @@ class FrameMeter:
         elif kind in {_HEADERS, _CONTINUATION}:
             self._head_bytes = length if kind == _HEADERS else self._head_bytes + length
             if self._head_bytes > _HEAD_BYTES:
-                raise FloodError(f"a head has more than {_HEAD_BYTES} bytes")
+                raise FloodError(f"the head of a request has more than {_HEAD_BYTES} bytes")
             if kind == _CONTINUATION or not flags & _END_HEADERS:
                 self._spend(1)
         elif length > _OTHER_BYTES:

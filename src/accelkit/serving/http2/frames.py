@@ -9,7 +9,7 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-# Number of concurrent requests; Go clients start this many before they receive the settings.
+# Number of concurrent requests. Go clients start this number of requests before they receive the settings.
 MOST_STREAMS: Final = 128
 # Go clients send a body in frames of the maximum size, and each frame costs the same regardless of its size.
 _FRAME_BYTES: Final = 128 * 1024
@@ -17,22 +17,22 @@ _FRAME_BYTES: Final = 128 * 1024
 _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _FIRST_WINDOW: Final = 65_535
-# Decoded size of all headers of a request, including 32 bytes for each header.
-_HEADERS_BYTES: Final = 8 * 1024
+# Maximum decoded size of all headers of a request.
+_HEADERS_BYTES: Final = 16 * 1024
 _SETTINGS: Final = {
     SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
     SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
     SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS_BYTES,
 }
-# Our own headers need no validation.
+# The headers of this server's responses need no validation.
 _CONFIGURATION: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
     validate_outbound_headers=False,
     normalize_outbound_headers=False,
 )
-# The library formats each frame for a debug log, including the bytes of a body. The log is never read.
+# The library formats each frame for a debug log, including the bytes of a body, although the log is not used.
 Frame.__repr__ = object.__repr__  # type: ignore[method-assign]
 
 

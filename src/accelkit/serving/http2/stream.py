@@ -1,4 +1,4 @@
-"""One HTTP/2 request as it arrives, and the unsent rest of the response."""
+"""An HTTP/2 request while it arrives, and the unsent rest of the response."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Stream:
 
     Args:
         number: the number of the stream.
-        items: names and values of the head.
+        items: the names and values of the headers.
         names: the names in the verified client certificate.
-        taken: called with the number of body bytes that were read, so that the client may send as many more.
-        limit: closes the connection after at most the given number of seconds.
+        taken: called with the number of body bytes that were read, so that the client may send the same number again.
+        limit: a function that closes the connection after at most the given number of seconds.
 
     Attributes:
         rest: the unsent part of the response.
         complete: whether the whole request has arrived.
         lost: whether the client no longer waits for a response.
-        timer: drops the response.
+        timer: the timer that drops the response.
     """
 
     __slots__ = (

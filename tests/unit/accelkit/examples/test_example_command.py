@@ -161,5 +161,5 @@ def test_without_a_cluster_deploy_says_what_to_set(tmp_path):
     done = run("deploy", "kind", HOME=str(tmp_path), KUBECONFIG="", KUBERNETES_SERVICE_HOST="")
     assert (done.exit_code, done.output.splitlines()[0][:50]) == (
         1,
-        "Error: no Kubernetes cluster is configured: there ",
+        "Error: no Kubernetes cluster is configured: KUBECONFIG, ",
     )

@@ -56,7 +56,7 @@ def test_tls_is_served_on_any_address_with_the_files_that_were_given(pki):
 @pytest.mark.parametrize("content", ["nonsense", ""])
 def test_a_pair_that_cannot_be_used_is_refused_with_both_names(pki, name, content):
     getattr(pki.files, name).write_text(content)
-    sentence = f"certificate {pki.files.certificate} with key {pki.files.key} cannot be used: "
+    sentence = f"cannot use the certificate {pki.files.certificate} with the key {pki.files.key}: "
     with pytest.raises(ConfigurationError, match=sentence):
         listen_with(pki.files)
 
@@ -72,13 +72,13 @@ def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked(pki):
     encryption = serialization.BestAvailableEncryption(b"x")
     traditional = serialization.PrivateFormat.TraditionalOpenSSL
     pki.files.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, traditional, encryption))
-    with pytest.raises(ConfigurationError, match=r"server\.key cannot be used: "):
+    with pytest.raises(ConfigurationError, match=r"cannot use the certificate .*server\.key: "):
         listen_with(pki.files)
 
 
 def test_an_authority_that_cannot_be_used_is_refused_with_its_name(pki):
     pki.files.client_ca.write_text("nonsense")
-    with pytest.raises(ConfigurationError, match=f"authority {pki.files.client_ca} cannot be used: "):
+    with pytest.raises(ConfigurationError, match=f"cannot use the authority {pki.files.client_ca}: "):
         listen_with(pki.files)
 
 

@@ -80,7 +80,7 @@ async def test_leader_that_resumes_its_term_fences_again_only_where_the_fence_ha
     async with cluster.extender(replica=REPLICA):
         await until(lambda: _count_patches(cluster) == 1)
         cluster.api.fail(ApiError("no answer"), "PUT", path=LEASES, times=None)
-        await until(lambda: "leads no longer" in caplog.text)
+        await until(lambda: "stopped leading" in caplog.text)
         patched.set()
         cluster.api.recover()
         await cluster.metric("accelkit_leader", "1.0")

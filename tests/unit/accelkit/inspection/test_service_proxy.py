@@ -129,7 +129,7 @@ async def test_a_right_that_is_missing_is_reported_with_the_role_that_has_it(api
     "error",
     [
         ApiError("no endpoints available", status=503, reason="ServiceUnavailable"),
-        ApiError("GET https://fake got no answer"),
+        ApiError("GET https://fake received no response"),
     ],
 )
 async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(api, extender, error):

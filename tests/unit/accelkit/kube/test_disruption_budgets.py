@@ -73,7 +73,7 @@ def test_of_several_pods_those_too_many_are_named():
 async def test_a_budget_that_cannot_be_read_is_an_error():
     api = FakeApi()
     api.store(BUDGETS, {"metadata": {"name": "b", "namespace": "d"}, "spec": {"selector": 7}})
-    with pytest.raises(ApiError, match="cannot be read"):
+    with pytest.raises(ApiError, match="cannot read"):
         await read_disruption_budgets(api)
 
 

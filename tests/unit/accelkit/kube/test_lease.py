@@ -185,7 +185,7 @@ def test_what_was_sent_within_a_term_has_taken_effect_when_a_successor_binds():
 
 @pytest.mark.parametrize("text", ["", "a", "/a", "a/", "a/b/c"])
 def test_what_is_no_lease(text):
-    with pytest.raises(ConfigurationError, match="is not the name of a Lease"):
+    with pytest.raises(ConfigurationError, match="is not a valid name of a Lease"):
         parse_lease(text)
 
 

@@ -104,7 +104,7 @@ async def test_each_object_is_trimmed_before_the_next_page_is_asked_for(collecti
 @pytest.mark.parametrize("patience", [0.3])
 async def test_a_server_that_never_answers_is_an_error(collection):
     collection.pods, collection.slow_over = pods(1, 1), 0
-    with pytest.raises(ApiError, match="did not arrive in time"):
+    with pytest.raises(ApiError, match="did not arrive before the timeout"):
         await list_all(collection.api, PATH, Pod)
 
 

@@ -42,7 +42,7 @@ def test_what_is_given_wins_over_the_environment():
 
 
 def test_a_kubeconfig_of_another_type_is_refused():
-    with pytest.raises(ConfigurationError, match="kubeconfig is a list; give its path"):
+    with pytest.raises(ConfigurationError, match="cannot use a kubeconfig of type list; specify its path"):
         ConnectionOptions.collect({"kubeconfig": ["a"]}, {})
 
 

@@ -247,9 +247,7 @@ async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):
     async with verbs(fail) as (_, at):
         refused = await answer(at, HEAD + b"\r\n")
     assert refused.startswith(b"HTTP/1.1 500 ")
-    assert [record.message for record in caplog.records] == [
-        "a request to /healthz was not answered because of a defect"
-    ]
+    assert [record.message for record in caplog.records] == ["cannot answer a request to /healthz because of a bug"]
 
 
 async def test_an_answer_does_not_say_what_it_was_written_in_and_a_head_is_served_once():
@@ -283,7 +281,7 @@ async def test_where_no_descriptor_is_left_the_server_goes_on(caplog, monkeypatc
             assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
             server._connections.refuse(listening)
     assert [record.message for record in caplog.records] == [
-        "a connection cannot be accepted: [Errno 24] Too many open files"
+        "cannot accept a connection: [Errno 24] Too many open files"
     ]
 
 

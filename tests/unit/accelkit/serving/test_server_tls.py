@@ -66,7 +66,7 @@ async def test_a_client_of_our_authority_is_served_by_its_names(pki, caplog, com
                 assert answered == status
                 assert headers.get("connection") == ("close" if status == 403 else None)
     names = ", ".join(sorted({common, *dns}))
-    sentence = f"a client certificate of {names!r} is refused; --client-name lists those accepted"
+    sentence = f"refused a client certificate with the names {names!r}; --client-name lists the accepted names"
     assert caplog.messages == ([sentence] if status == 403 else [])
 
 
@@ -124,7 +124,8 @@ async def test_files_that_cannot_be_used_are_said_once_and_the_former_ones_stay_
         await until(errors)
         await asyncio.sleep(5 * LOOK_SECONDS)
         (said,) = errors()
-        assert said.startswith(f"the previous certificates stay in use: certificate {pki.files.certificate} with key")
+        assert said.startswith("cannot reload the certificates, so the previous certificates stay in use: ")
+        assert f"cannot use the certificate {pki.files.certificate} with the key" in said
         assert (await connection.ask("GET", "/"))[0] == 200
         assert await shown(at, pki) == before
         await served(at, pki, pki.issue_server())

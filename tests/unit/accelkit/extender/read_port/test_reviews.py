@@ -80,8 +80,8 @@ async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, 
 
 @pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
 async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_again(api, reviewer, part):
-    api.fail(ApiError("POST /x got no answer"), path=part)
-    with pytest.raises(NotReadyError, match="the API server cannot review the token: POST /x got no answer"):
+    api.fail(ApiError("POST /x received no response"), path=part)
+    with pytest.raises(NotReadyError, match="the API server cannot review the token: POST /x received no response"):
         await reviewer.check("good")
     await reviewer.check("good")
 
