@@ -137,7 +137,7 @@ def main():
     if contested:
         listing = "; ".join(f"{name}: {', '.join(owned[name].gives) or owned[name].evidence}" for name in contested)
         module.fail_json(
-            msg=f"another device plugin gives the same cards ({listing}), so one card could be allocated twice "
+            msg=f"another device plugin offers the same cards ({listing}), so one card could be allocated twice "
             f"(TwoOwners: {owned[contested[0]].evidence}); {owned[contested[0]].next_action}",
             **result,
         )

@@ -107,7 +107,7 @@ workloads:
   returned: always
   type: list
   elements: str
-  sample: ['Deployment default/web: main asks for 8: 8 GiB until now, 8 MiB in units of 1MiB']
+  sample: ['Deployment default/web: main requests 8: 8 GiB until now, 8 MiB in units of 1MiB']
 """
 
 from contextlib import suppress

@@ -158,7 +158,7 @@ async def test_workloads_whose_requests_change_meaning_must_be_accepted(units):
         },
     }
     await units.api.post("/apis/apps/v1/namespaces/default/deployments", deployment)
-    said = "Deployment default/web: main asks for 8: 8 GiB until now, 2 GiB in units of 256MiB"
+    said = "Deployment default/web: main requests 8: 8 GiB until now, 2 GiB in units of 256MiB"
     done = await change(units, "256MiB", accept=False, check=False)
     assert done.returncode
     assert said in words(done)

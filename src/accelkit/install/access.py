@@ -1,4 +1,4 @@
-"""Check for permissions that the user of the API server lacks, before an installation needs them."""
+"""Check, before an installation, for required permissions that the current user lacks."""
 
 from __future__ import annotations
 

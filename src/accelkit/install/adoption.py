@@ -1,7 +1,7 @@
 """Adoption of an Enflame GCUShare installation, which uninstalls its Helm releases and shares its nodes.
 
-`accelkit.scheduler.switch.gcushare` removes its entry from kube-scheduler's configuration. Running pods are left
-unchanged, and their devices remain allocated by the kubelets until the pods end.
+`accelkit.scheduler.switch.gcushare` removes its entry from kube-scheduler's configuration. Running pods do not change,
+and the kubelets keep their devices allocated until the pods end.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ def _read_unit(releases: Sequence[Release]) -> str:
             except QuantityError as exc:
                 raise ConfigurationError(
                     f"cannot read {_UNIT_VALUE} of the Helm release {release.namespace}/{release.name}: {exc.message}",
-                    next_step="set it to the unit in which its pods were given memory, with helm upgrade",
+                    next_step="use helm upgrade to set it to the unit in which its pods got memory",
                 ) from exc
     if len(set(found.values())) > 1:
         units = ", ".join(f"{name} has {unit}" for name, unit in sorted(found.items()))
         raise ConfigurationError(
-            f"the Helm releases of GCUShare have different units of memory: {units}",
+            f"cannot adopt GCUShare: its Helm releases have different units of memory: {units}",
             next_step="uninstall the releases that no node uses",
         )
     return next(iter(found.values()), "")

@@ -1,4 +1,4 @@
-"""Functions that create, change, delete and wait for a cluster's kernel caches on behalf of a playbook."""
+"""Functions with which playbooks create, change, delete and wait for a cluster's kernel caches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_FINALIZER
 
 POLL_SECONDS: Final = 1.0
-# If a cache is refused because its policy is created a moment later, the refusal ends within this time.
+# If a cache is refused because its policy is created slightly later, the refusal ends within this time.
 _VERDICT_SECONDS: Final = 5.0
 
 
@@ -82,7 +82,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
     """Create a cache, or change the given fields of its spec.
 
     Returns:
-        The previous spec, empty if there was no cache; and whether anything was (in check mode: would be) changed.
+        The previous spec, empty if the cache did not exist; and whether anything was (in check mode: would be) changed.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -91,7 +91,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
     if raw is None:
         await _must_be_served(api)
         if not request.spec.get("image"):
-            raise ConfigurationError(f"cannot create {request}: no image is given", next_step="give its image")
+            raise ConfigurationError(f"cannot create {request}: the image is missing", next_step="specify the image")
         if not check:
             metadata = {"name": request.name} | ({"namespace": request.namespace} if request.namespace else {})
             body = {"apiVersion": API, "kind": request.kind, "metadata": metadata, "spec": dict(request.spec)}
@@ -113,7 +113,8 @@ async def _must_be_served(api: ApiClient) -> None:
         if not exc.not_found:
             raise
         raise ConfigurationError(
-            "this cluster does not serve kernel caches", next_step="run site.yml with accelkit_kernel_caches: true"
+            "cannot manage kernel caches: this cluster does not serve them",
+            next_step="run site.yml with accelkit_kernel_caches: true",
         ) from exc
 
 
@@ -124,11 +125,11 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
         api: an open client.
         request: the cache.
         seconds: how long to wait for the deletion; None to skip waiting.
-        check: whether to delete nothing.
+        check: whether only to return the result, without deleting the cache.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
-        ServiceError: the cache still exists after that time; the error states the reason.
+        ServiceError: the cache still exists after this time; the error states the reason.
     """
     if await get_if_present(api, request.path) is None:
         return False
@@ -139,7 +140,9 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
     while seconds is not None and (raw := await get_if_present(api, request.path)) is not None:
         if time.monotonic() > deadline:
             reason, next_step = _find_holder(msgspec.json.decode(raw, type=Cache))
-            raise ServiceError(f"{request} still exists after {seconds:g} s: {reason}", next_step=next_step)
+            raise ServiceError(
+                f"cannot delete {request}: it still exists after {seconds:g} s: {reason}", next_step=next_step
+            )
         await asyncio.sleep(POLL_SECONDS)
     return True
 
@@ -151,7 +154,7 @@ def _find_holder(cache: Cache) -> tuple[str, str]:
         reason = ready.message if ready is not None and ready.message else "its finalizers were not removed"
         return reason, "delete the pods that mount it, and check that the cache controller runs"
     others = ", ".join(cache.metadata.finalizers) or "none"
-    return f"it has finalizers of other controllers: {others}", "find the controllers that set them, and remove them"
+    return f"it has finalizers of other controllers: {others}", "find these controllers, and remove their finalizers"
 
 
 async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | None, list[NodeReport]]:
@@ -197,7 +200,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
     while True:
         cache, reports = await read_cache(api, request)
         if cache is None:
-            raise ServiceError(f"{request} was deleted while this command waited for it", next_step="create it again")
+            raise ServiceError(f"cannot wait for {request}: it was deleted", next_step="create it again")
         now = time.monotonic()
         current = cache.status.observed_generation >= cache.metadata.generation
         if current and holds(cache.status.conditions, ConditionType.READY):
@@ -207,7 +210,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
         if now - begun > seconds or (refused_since is not None and now - refused_since >= _VERDICT_SECONDS):
             raise ServiceError(
                 f"{request} is not ready after {now - begun:.0f} s: {explain(cache, reports)}",
-                next_step=f"read `kubectl describe {request.kind.lower()} {request.name}`",
+                next_step=f"run `kubectl describe {request.kind.lower()} {request.name}`",
             )
         await asyncio.sleep(POLL_SECONDS)
 
@@ -221,7 +224,7 @@ def explain(cache: Cache, reports: list[NodeReport]) -> str:
     waiting = [str(each) for each in reports if not each.ready]
     if waiting:
         reasons.append(f"on the nodes {', '.join(waiting)}")
-    return "; ".join(reasons) or "no condition gives a reason"
+    return "; ".join(reasons) or "no condition states a reason"
 
 
 def _join(reason: str, message: str) -> str:

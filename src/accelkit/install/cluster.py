@@ -1,4 +1,4 @@
-"""Reader of the data that an installation needs first: the cluster's version and nodes."""
+"""Reader of the cluster's version and nodes, which an installation needs first."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ class GuardedKeys(msgspec.Struct, frozen=True):
         runtime_defaults: environment variables that make a container runtime give a container all cards, each with the
             variable that prevents this if it is set.
         runtime_annotations: prefixes of pod annotations that request cards from the plug-ins of a container runtime.
-        container_limits: pod annotations, with `{container}`, in which the extender records a container's amounts.
+        container_limits: pod annotations, with a placeholder `{container}`, in which the extender records a
+            container's amounts.
         node_annotations: annotations that the agent writes to its node, or removes from it after reading them.
         node_labels: labels that the agent writes under a vendor's name; a label with a trailing number continues a long
             value.

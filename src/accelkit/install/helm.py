@@ -1,4 +1,4 @@
-"""Finder and uninstaller of Helm 3 releases that does not need Helm. A release is a Secret with the applied objects.
+"""Functions that find and uninstall Helm 3 releases without Helm. A release is a Secret with the applied objects.
 
 The Secret's `release` is base64 in base64 of gzip of JSON (helm.sh/helm/v3/pkg/storage/driver). Each revision has its
 own Secret. Uninstalling deletes the objects of the newest revision, then the Secrets. Hooks do not run.

@@ -37,16 +37,16 @@ _INCOMPLETE: Final = "this run did not configure every kube-scheduler; run site.
 
 @dataclass(frozen=True)
 class Management:
-    """The resources that the cluster records and offers, and the change that was made.
+    """The recorded and offered resources of the cluster, and the change of the record.
 
     Attributes:
         changed: whether the record was written or deleted; in check mode, whether it would be.
         recorded: the resources that the record listed before; None if it does not exist or is invalid.
-        resources: the resources that the record lists now.
+        resources: the resources that the record now lists.
         offered: by resource, the sorted names of the nodes that offer it through a node agent.
-        former: resources that are recorded or offered, but no longer wanted.
+        former: resources that are recorded or offered, but no longer requested by the caller.
         former_dialects: the dialects whose pods request these resources.
-        problem: which kube-scheduler might not call the extender, so that no resource is added; empty if none is known.
+        problem: each kube-scheduler that might not call the extender, so that no resource is added; empty if all do.
     """
 
     changed: bool
@@ -67,7 +67,7 @@ async def record_managed(
     complete: bool = True,
     check: bool = False,
 ) -> Management:
-    """Write the wanted resources to the record, but add none if a scheduler was not configured.
+    """Write the resources to the record, but add no resource if a scheduler was not configured.
 
     Args:
         api: an open client.
@@ -75,7 +75,7 @@ async def record_managed(
         resources: the resources for which the schedulers were configured.
         schedulers: names of the nodes whose kube-scheduler was configured; None skips the comparison with the cluster.
         complete: whether every known scheduler was configured; otherwise no resource is added.
-        check: write nothing.
+        check: whether to write nothing.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -134,7 +134,7 @@ async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]
 
 
 def _read_withheld(node: Node) -> Collection[str]:
-    """Return the resources for which a node lists only the devices that pods hold."""
+    """Return the resources for which a node lists only devices that pods already hold."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return () if inventory is None else inventory.withheld or ()
 
@@ -151,7 +151,7 @@ async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:
 
 
 async def _find_uncovered(api: ApiClient, schedulers: Collection[str] | None) -> str:
-    """Return a message that names each kube-scheduler that was not configured; empty if none is known.
+    """Return a message with each known kube-scheduler that was not configured; empty if all were configured.
 
     Only schedulers that run as pods can be detected through the API server.
     """

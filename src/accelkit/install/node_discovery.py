@@ -25,7 +25,7 @@ _LABELS: Final = {NAME_LABEL: "accelkit-discover", **PART_OF_LABELS}
 # because they run permanently and have tokens.
 _MOVED: Final = ("/dev", "/etc", "/sys")
 _OWN: Final = ("/proc",)
-# As for node agents: if NVIDIA's container runtime is in use, these variables make it add the library and device nodes.
+# NVIDIA's container runtime, if it is in use, adds the library and device nodes because of these variables.
 _ENVIRONMENT: Final = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
@@ -73,14 +73,14 @@ class DiscoveryPod:
 
 @dataclass(frozen=True)
 class Findings:
-    """Results by node.
+    """Results of discovery by node.
 
     Attributes:
         counts: the number of cards.
-        missing: requirements for sharing the cards that are not met.
+        missing: the unmet requirements for sharing the cards.
         library_problems: vendor libraries that are missing or do not work; the driver may have them in a different
             folder.
-        problems: the reason why the cards are unknown.
+        problems: the reason why the cards are unknown, for nodes without a result.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
     """Discover the cards of nodes; the pods are always deleted afterwards.
 
     Nodes with cards are examined a second time with the access that node agents have, if it differs. Nodes without
-    cards may lack the RuntimeClass handler or the driver folder.
+    cards are not examined again, because they may lack the RuntimeClass handler or the driver folder.
 
     Args:
         api: an open client.
@@ -114,8 +114,8 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
 
     Raises:
         ApiError: the API server refused a pod.
-        ConfigurationError: it refused pods with the access of node agents, for example because a RuntimeClass is
-            missing.
+        ConfigurationError: the API server refused pods with the driver access of node agents, for example because a
+            RuntimeClass is missing.
     """
     findings = Findings()
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -135,12 +135,12 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
                     if not exc.forbidden:
                         raise
                     raise ConfigurationError(
-                        f"the API server rejects pods that access the driver in the way that node agents do: {exc}",
-                        next_step="name an existing RuntimeClass (kubectl get runtimeclass) in "
+                        f"the API server rejects pods with the driver access of node agents: {exc}",
+                        next_step="specify an existing RuntimeClass (kubectl get runtimeclass) in "
                         "device_plugin_runtime_class, or check which pods the namespace allows",
                     ) from exc
                 except ServiceError as exc:
-                    findings.library_problems[node] = [f"a pod that reaches the driver as node agents do: {exc}"]
+                    findings.library_problems[node] = [f"discovery with the driver access of node agents failed: {exc}"]
                     return
             if found.missing:
                 findings.missing[node] = found.missing
@@ -163,7 +163,7 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
 async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float) -> _Found:
     name = f"accelkit-discover-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
     path = build_pod_path(pod.namespace, name)
-    # A run that was killed may have left its pod behind.
+    # The pod of a killed run may still exist.
     await _delete(api, path)
     try:
         await api.post(build_collection_path("v1", "pods", pod.namespace), _build_pod(name, node, pod))
@@ -171,7 +171,7 @@ async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline:
         if progress.has_no_image:
             raise ServiceError(f"its pod cannot pull its image: {progress.message}")
         if not progress.ended:
-            raise ServiceError(f"its pod did not end in time: {progress.message}")
+            raise ServiceError(f"its pod did not end before the deadline: {progress.message}")
         return await _read_found(api, path, progress.message)
     finally:
         await _delete(api, path)
@@ -181,13 +181,13 @@ async def _read_found(api: ApiClient, path: str, message: str) -> _Found:
     try:
         log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
     except ApiError as exc:
-        # A kubelet without room, for example on a node full of pods, ends a pod before any container is created.
+        # On a full node, the kubelet ends a pod before it creates any container.
         raise ServiceError(f"its pod has no log: {message}; {exc}") from exc
     try:
         return msgspec.json.decode(log, type=_Found)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         output = " ".join(log.decode(errors="replace").split())[-300:]
-        raise ServiceError(f"its pod printed no list of cards: {output or 'its log is empty'}") from exc
+        raise ServiceError(f"its pod did not print a list of cards: {output or 'its log is empty'}") from exc
 
 
 async def _delete(api: ApiClient, path: str) -> None:
@@ -201,7 +201,7 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
     root, reach = pod.host_root.rstrip("/"), pod.reach
     driver = "/usr" if reach.driver_root == "/" else reach.driver_root
     folders = {path: root + path for path in (*_MOVED, driver)} | {path: path for path in _OWN}
-    # A path may contain characters that a name may not.
+    # A path may contain characters that are invalid in a name.
     names = {path: "driver" if path == driver else path.strip("/") for path in folders}
     volumes = [
         {"name": names[path], "hostPath": {"path": place, "type": "Directory"}} for path, place in folders.items()

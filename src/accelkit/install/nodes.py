@@ -1,4 +1,4 @@
-"""Functions that read, change and wait for several nodes at once."""
+"""Functions that read, change and wait for several nodes concurrently."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
 
 
 async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    """Apply a change to several nodes at once; skip nodes that were deleted in the meantime.
+    """Apply a change to several nodes concurrently; skip nodes that have been deleted.
 
     Raises:
-        ApiError: the first error; the changes of other nodes were cancelled.
+        ApiError: a change failed; the changes of the other nodes were cancelled.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -68,8 +68,8 @@ async def wait_until_no_problem(
     Args:
         api: an open client.
         names: names of the nodes; a deleted node has no problem.
-        seconds: how long to wait.
-        find_problem: returns the problem of a node; None if it has none.
+        seconds: the maximum time to wait.
+        find_problem: a function that returns the problem of a node; None if the node has no problem.
         sentence: the error message, with the placeholders {count}, {all} and {list}.
 
     Raises:

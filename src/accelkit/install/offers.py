@@ -1,4 +1,4 @@
-"""Checks for nodes that have cards to offer, and for the resources that a shared node offers to pods."""
+"""Checks of whether nodes have cards, and of the resources that shared nodes offer to pods."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
     """Return why a shared node offers no cards yet; None if it offers them.
 
     Raises:
-        ServiceError: its agent reports that it cannot apply `unit_bytes`, so waiting is pointless.
+        ServiceError: the agent reports that it cannot apply `unit_bytes`, so waiting would have no effect.
     """
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
-        return "its agent has published no inventory"
+        return "its agent has not published an inventory"
     try:
         inventory = decode_inventory(text)
     except InventoryError as exc:
@@ -48,7 +48,7 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
 
     Args:
         node: a node.
-        counted: the resources to ignore because the extender counts the pods that request them.
+        counted: resources to ignore, because the extender counts the pods that request them.
     """
     allocatable = node.status.allocatable or {}
     offered = sorted(name for name, amount in allocatable.items() if amount != "0" and name not in counted)
@@ -56,7 +56,7 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
 
 
 def is_sharing_requested(node: Node) -> bool:
-    """Return whether to share a node's cards if the user names no nodes."""
+    """Return whether a node's cards are shared when the user specifies no nodes."""
     label = read_share_label(node)
     return label != "false" and (label is not None or has_cards(node))
 
@@ -88,8 +88,8 @@ def _find_absent(node: Node, inventory: Inventory, dialect: Dialect) -> str | No
 def _describe_unknown_memory(inventory: Inventory) -> str:
     first, *more = inventory.cards
     others = f" and {len(more)} more" if more else ""
-    cause = "; ".join(inventory.library_problems) or "neither its driver nor the table of models gives it"
+    cause = "; ".join(inventory.library_problems) or "neither its driver nor the table of models states it"
     return (
-        f"card {first.id} ({first.model}){others} of unknown memory: {cause}; repair that, or list the cards in "
-        "/etc/accelkit/cards.yaml there"
+        f"card {first.id} ({first.model}){others} of unknown memory: {cause}; fix the cause, or list the cards in "
+        "/etc/accelkit/cards.yaml on the node"
     )

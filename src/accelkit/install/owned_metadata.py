@@ -40,7 +40,7 @@ _ANNOTATIONS: Final = (
 
 
 def read_share_label(node: Node) -> str | None:
-    """Return the value of the node's share label; None if it has none."""
+    """Return the value of the node's share label; None if the label is missing."""
     return (node.metadata.labels or {}).get(SHARE_LABEL)
 
 
@@ -49,7 +49,7 @@ class OwnedMetadata:
 
     Args:
         dialect: the dialect that the node agents serve.
-        keep: names of nodes that remain shared; on these nodes, only data of a former dialect is found.
+        keep: the names of nodes that remain shared. On these nodes, only data of a former dialect counts as owned.
     """
 
     def __init__(self, dialect: Dialect, keep: Collection[str] = ()) -> None:
@@ -60,12 +60,12 @@ class OwnedMetadata:
         self._native = (native.memory, native.cards)
 
     def find_missing(self, node: Node, former: Collection[str] = ()) -> dict[str, dict[str, str]]:
-        """Return the metadata that a shared node lacks; empty if it lacks none.
+        """Return the metadata that a shared node lacks; empty if it is complete.
 
         Args:
             node: the current node.
-            former: the resources that agents advertise on other nodes. An outdated agent may start here before it is
-                updated.
+            former: the resources that agents advertise on other nodes. An outdated agent may start on this node before
+                it is updated.
         """
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
@@ -85,7 +85,7 @@ class OwnedMetadata:
         """Return all data that accelkit owns on a node, by table, for a diff."""
         owned = {
             "labels": self._find_labels(node),
-            # The size is shown instead of the value, because up to 64 KiB of JSON on one line are unreadable in a diff.
+            # The diff contains the size, because a value of up to 64 KiB of JSON on one line would be unreadable.
             "annotations": {
                 key: f"{len(node.find_annotation(key) or '')} bytes" for key in self._find_annotations(node)
             },
@@ -112,7 +112,7 @@ class OwnedMetadata:
         return {name: quantities[name] for name in sorted(names) if name in quantities}
 
     def _find_annotations(self, node: Node) -> dict[str, str | None]:
-        """Return the new values of accelkit's annotations; None for those to remove."""
+        """Return the new values of accelkit's annotations; None for annotations to remove."""
         kept = node.metadata.name in self._keep
         present: dict[str, str | None] = {}
         if not kept:

@@ -1,7 +1,7 @@
 """Deletion of objects that an earlier installation created and that are no longer needed, found by their labels.
 
 All objects that the playbooks apply have accelkit's labels, so objects from earlier runs are found without the
-variables of those runs. Labels in users' namespaces do not count, because a user could block every run with an
+variables of those runs. Labels in users' namespaces are ignored, because a user could otherwise block every run with an
 undeletable object.
 """
 
@@ -37,7 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
     Attributes:
         name: for example `Deployment`.
         plural: the name in paths.
-        versions: the versions of the API that serve it, the newest first.
+        versions: the API versions that serve it, newest first.
     """
 
     name: str
@@ -117,7 +117,7 @@ class _Found:
 
 
 def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
-    """Return the keys of objects, given as they are applied."""
+    """Return the keys of objects from their manifests."""
     given = msgspec.convert(definitions, list[_Definition])
     return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
 
@@ -129,7 +129,7 @@ class Pruned:
     Attributes:
         deleted: the objects that were (in check mode: would be) deleted, sorted.
         namespaces: the namespaces that were searched, sorted.
-        components: the components of these objects, and of resource definitions, which are never deleted; sorted.
+        components: the components of these objects, and of resource definitions (which are never deleted), sorted.
     """
 
     deleted: list[ObjectKey]
@@ -154,10 +154,10 @@ async def prune(
         api: an open client.
         component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
         keep: the objects to keep.
-        timeout_seconds: how long to wait for the deletion.
+        timeout_seconds: the maximum time to wait for the deletion.
         namespaces: the namespaces to search in addition to those from `find_namespaces` and those of the objects to
             keep.
-        check: delete nothing.
+        check: whether to delete nothing.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -231,7 +231,7 @@ async def _delete(api: ApiClient, key: ObjectKey, path: str, deadline: float) ->
     while await get_if_present(api, path) is not None:
         if time.monotonic() > deadline:
             raise ServiceError(
-                f"{key} was not deleted in time",
-                next_step="check its finalizers and pods, then run the playbook again",
+                f"cannot delete {key}: it still exists after the timeout",
+                next_step="check its finalizers and pods, and run the playbook again",
             )
         await asyncio.sleep(_POLL_SECONDS)

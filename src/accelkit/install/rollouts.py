@@ -1,4 +1,4 @@
-"""Wait until all pods of a Deployment or DaemonSet are running with its current template."""
+"""Functions that wait until all pods of a Deployment or DaemonSet run with its current template."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ class Rollout(msgspec.Struct, frozen=True):
 async def wait_for_rollout(
     api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float, lease: str = ""
 ) -> Rollout:
-    """Wait until a workload is rolled out. Its pods are found by the label app.kubernetes.io/name with its name.
+    """Wait until a workload is rolled out. The label app.kubernetes.io/name of its pods must contain its name.
 
     Args:
         api: an open client.
         kind: DaemonSet or Deployment.
         namespace: the namespace of the workload.
         name: the name of the workload.
-        seconds: how long to wait.
+        seconds: the maximum time to wait.
         lease: the name of the Lease that a pod of the workload must hold; empty for none.
 
     Raises:
-        WaitError: the workload is not rolled out in time, or none of its pods holds the Lease.
+        WaitError: at the timeout, the workload is not rolled out, or none of its pods holds the Lease.
         ApiError: the API server refused the request or did not respond.
     """
     deadline = time.monotonic() + seconds

@@ -1,7 +1,7 @@
-"""Lease that lets only one run at a time change a cluster. It is held while the run's process exists.
+"""Lease that allows only one run at a time to change a cluster. It is held while the run's process exists.
 
-Ansible cannot run code in parallel with its tasks, so a separate process renews the Lease. It deletes the Lease when
-the run ends. If the whole machine fails, the Lease expires.
+Ansible cannot run code in parallel with its tasks, so a separate process renews the Lease. This process deletes the
+Lease when the run ends. If the whole machine fails, the Lease expires.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RunLease(msgspec.Struct, frozen=True):
 
     Attributes:
         held: whether the requesting run holds the Lease.
-        holder: the identity of the run that holds the Lease; empty if none does.
+        holder: the identity of the run that holds the Lease; empty if no run holds it.
         since: the start time of that run in RFC 3339 format.
-        error: why the Lease can be neither read nor acquired; empty if it can.
+        error: why the Lease can be neither read nor acquired; empty if there is no error.
     """
 
     held: bool = False
@@ -54,18 +54,18 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
 async def hold_run_lease(api: ApiClient, identity: str, process: int, report: Callable[[RunLease], None]) -> None:
     """Acquire the Lease, report the result once, and hold it until the process ends.
 
-    A Lease that another run is renewing is left unchanged. The Lease of a dead run is acquired once it has not been
-    renewed for RUN_LEASE_SECONDS.
+    A Lease that another run is renewing does not change. The Lease of a run that has ended is acquired when it has not
+    been renewed for RUN_LEASE_SECONDS.
 
     Args:
         api: an open client.
         identity: the identity of the run, with its user and host.
         process: the ID of the run's process on this machine.
-        report: receives the result.
+        report: called with the result.
     """
     elector = build_run_elector(api, identity)
     ended = asyncio.Event()
-    # Unlike a process ID, the descriptor never refers to another process.
+    # Unlike a process ID, the descriptor cannot refer to another process later.
     descriptor = os.pidfd_open(process)
     asyncio.get_running_loop().add_reader(descriptor, ended.set)
     try:

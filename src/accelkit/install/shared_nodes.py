@@ -1,7 +1,7 @@
-"""Sharing of the cards of nodes by a label, and removal of all data that accelkit owns on them.
+"""Functions that share the cards of nodes by a label, and that remove all data that accelkit owns on nodes.
 
 A kubelet sets the resources of a device plugin to 0 some minutes after the plugin stops, and never deletes the keys. So
-`unshare` waits for these zeros, deletes the keys from the node's status and checks that they do not reappear.
+`unshare` waits until the values are 0, deletes the keys from the node's status and checks that they do not reappear.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NATIVE: Final = load_own_dialect("native")
 
 @dataclass(frozen=True)
 class SharingResult:
-    """The result. For each changed node, `before` and `after` hold all data that accelkit owns on it.
+    """The result. For each changed node, `before` and `after` contain all data that accelkit owns on it.
 
     Attributes:
         changed: whether anything was (in check mode: would be) written.
-        before: by node: labels, annotations, capacity, allocatable.
-        after: the same after the change.
+        before: by node, the labels, annotations, capacity and allocatable before the change.
+        after: the same data after the change.
         nodes: the selected nodes, sorted.
         library_problems: by node, the problems with vendors' libraries, if the run waited for the node's offer.
     """
@@ -67,18 +67,18 @@ async def share(
     Args:
         api: an open client.
         nodes: names of nodes; empty for all nodes with cards.
-        check: write nothing.
-        exclusive: if nodes are named, remove this label from all other nodes.
-        wait_seconds: if positive, how long to wait for every node to offer its memory and cards.
-        unit_bytes: the cluster's unit; if it is given, also wait for agents that still use a different unit.
+        check: whether to write nothing.
+        exclusive: whether to remove the label from all other nodes, if `nodes` is not empty.
+        wait_seconds: the maximum time to wait until every node offers its memory and cards; 0 to skip waiting.
+        unit_bytes: the cluster's unit; if it is set, also wait for agents that still use a different unit.
         dialect: the dialect whose resources the node agents serve.
         counted: the resources of other device plugins for which the extender counts the pods.
         coexisting: names of nodes on which another device plugin may also allocate the cards.
-        leave_out: names of nodes that are left to their other owners.
+        leave_out: names of nodes that other owners manage, and that are not shared.
 
     Raises:
         ConfigurationError: a named node does not exist, or another device plugin allocates its cards.
-        ServiceError: a node does not offer its cards in time, or its agent cannot apply the unit.
+        ServiceError: a node does not offer its cards before the timeout, or its agent cannot apply the unit.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -115,12 +115,13 @@ async def share(
 async def list_unexamined(
     api: ApiClient, nodes: Collection[str] = (), leave_out: Collection[str] = ()
 ) -> dict[str, bool]:
-    """Return the nodes, of the named ones or of all, that may be shared and that no agent has examined yet.
+    """Return the nodes that may be shared and that no agent has examined yet.
 
-    Nodes whose label forbids sharing are excluded unless they are named. Nodes in `leave_out` are always excluded.
+    Only named nodes are considered, or all nodes if none are named. Nodes whose label forbids sharing are excluded
+    unless they are named. Nodes in `leave_out` are always excluded.
 
     Returns:
-        Whether each node is labelled to be shared, by name, sorted.
+        By node name, sorted, whether the node's label requests sharing.
 
     Raises:
         ConfigurationError: a named node does not exist.
@@ -145,15 +146,15 @@ async def unshare(
 ) -> SharingResult:
     """Remove accelkit's labels, annotations and resources from the named nodes, or from all nodes that have any.
 
-    A share label with a value other than accelkit's was set by a user, and is kept.
+    A share label with a different value was set by a user, and is kept.
 
     Args:
         api: an open client.
         nodes: names of nodes; empty for all nodes with data of accelkit.
         keep: names of nodes that remain shared; only data of a former dialect is removed from them.
-        grace_seconds: how long to wait until the kubelets have set the resources to 0.
-        confirm_seconds: how long to check that the deleted keys do not reappear.
-        check: write nothing.
+        grace_seconds: the maximum time to wait until the kubelets have set the resources to 0.
+        confirm_seconds: the time for which to check that the deleted keys do not reappear.
+        check: whether to write nothing.
         dialect: the dialect whose resources the node agents served.
 
     Raises:
@@ -173,7 +174,7 @@ async def unshare(
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     still = "{count} of {all} nodes still offer accelkit's resources: {list}"
     await wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
-    # An agent that is stopping may have published its inventory once more.
+    # A stopping agent may have published its inventory again.
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await for_each_node(to_clear, lambda name: _delete_keys(api, name, owned))
     # The names of resources are removed after the resources.
@@ -183,14 +184,14 @@ async def unshare(
 
 
 async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> SharingResult:
-    """Unlabel all shared nodes, so that their agents stop, and wait until no kubelet offers resources to new pods.
+    """Remove the share label from all nodes, so that their agents stop, and wait until no kubelet offers resources.
 
-    The extender can then stop without leaving pods that no component counts. `unshare` removes the rest.
+    After that, no new pod can get cards while the extender is stopped. `unshare` removes the remaining data.
 
     Args:
         api: an open client.
-        grace_seconds: how long to wait for the kubelets.
-        check: write nothing.
+        grace_seconds: the maximum time to wait for the kubelets.
+        check: whether to write nothing.
 
     Raises:
         ServiceError: a kubelet still offers accelkit's resources after the grace period; the labels are removed anyway.
@@ -217,7 +218,7 @@ def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
     requested = sorted(set(names))
     if unknown := [name for name in requested if name not in listed]:
         raise ConfigurationError(
-            f"there is no node {', '.join(unknown)}",
+            f"cannot find the nodes {', '.join(unknown)}",
             next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}",
         )
     return [listed[name] for name in requested]
@@ -236,10 +237,10 @@ def _refuse_other_plugins(nodes: Sequence[Node], counted: Collection[str]) -> No
     if offers:
         listing = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(offers.items()))
         raise ConfigurationError(
-            f"another device plugin gives the same cards ({listing}), so one card could be allocated twice",
+            f"another device plugin offers the same cards ({listing}), so one card could be allocated twice",
             next_step="exclude these nodes from its DaemonSet (by its node selector, or by the label that its operator "
             "reads) and wait until their kubelets have set the resource to 0, after about five minutes; or exclude "
-            "them by accelkit.io/share=false; or, if no pod requests both, name them in node_labels_coexisting",
+            "them with accelkit.io/share=false; or, if no pod requests both, list them in node_labels_coexisting",
         )
 
 
@@ -253,7 +254,7 @@ def _merge(
 
 def _find_resources_left(node: Node, owned: OwnedMetadata, tables: Iterable[str] = TABLES) -> str | None:
     left = {f"{name}: {n}" for table in tables for name, n in owned.find_resources(node, table).items() if n != "0"}
-    return f"its kubelet still has {', '.join(sorted(left))}" if left else None
+    return f"its kubelet still reports {', '.join(sorted(left))}" if left else None
 
 
 async def _clear_metadata(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
@@ -293,7 +294,7 @@ async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: floa
         if back:
             raise ServiceError(
                 f"labels, annotations or resources of accelkit reappeared on {', '.join(back)}",
-                next_step="check that no node agent is left (DaemonSet, static pods), then try again",
+                next_step="check that no node agent is running (DaemonSet, static pods), then try again",
             )
         if time.monotonic() >= deadline:
             return

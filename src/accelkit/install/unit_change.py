@@ -1,4 +1,4 @@
-"""Effects of changing a cluster's memory unit, determined before anything is written."""
+"""Effects of a change of the cluster's memory unit, determined before anything is written."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class UnitChange:
     """The effects of a change to a unit.
 
     Attributes:
-        before: the units that node agents have used until now, in bytes, sorted; empty if no node is shared.
+        before: the current units of node agents, in bytes, sorted; empty if no node is shared.
         refusals: by node, why its kubelet would refuse the list of devices.
         finer: nodes that apply the unit immediately, sorted.
-        waiting: nodes that apply the unit once their sharing pods have ended, sorted.
-        workloads: the workloads whose requests change in meaning; empty if the unit does not change.
+        waiting: nodes that apply the unit after their sharing pods have ended, sorted.
+        workloads: the workloads whose requests get a different meaning; empty if the unit does not change.
     """
 
     before: Sequence[int]
@@ -75,9 +75,9 @@ async def plan_unit_change(
 
 
 def describe_request(workload: Workload, before: Sequence[int], unit_bytes: int) -> str:
-    """Return a sentence about the request of a workload: `Deployment d/web: c asks for 8: 8 GiB until now, …`."""
+    """Return a sentence about a workload's request, such as `Deployment d/web: c requests 8: 8 GiB until now, …`."""
     parts = [
-        f"{container} asks for {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
+        f"{container} requests {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
         f"{_format_amount(amount, unit_bytes)} in units of {format_unit(unit_bytes)}"
         for container, amount in workload.requests
     ]

@@ -1,7 +1,7 @@
 """List of the workloads that request a resource: objects that create pods, and pending pods.
 
-Pods of a listed workload are not listed. A pending pod whose owner is of a different kind, such as an operator's own
-kind, is listed itself.
+Pods of a listed workload are omitted. A pending pod whose owner has a different kind, such as a custom resource, is
+listed itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Workload:
     """An object with a pod template, or a pending pod.
 
     Attributes:
-        requests: the amount that each container requests, by container.
+        requests: the requested amount of each container, by container name.
     """
 
     namespace: str

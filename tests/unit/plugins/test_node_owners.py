@@ -30,7 +30,7 @@ def test_two_owners_of_a_card_are_refused(run_module, cluster):
     answer = run_module(node_owners, {})
     assert answer["failed"]
     assert answer["msg"] == (
-        "another device plugin gives the same cards (a: nvidia.com/gpu: 8), so one card could be allocated twice "
+        "another device plugin offers the same cards (a: nvidia.com/gpu: 8), so one card could be allocated twice "
         "(TwoOwners: it holds them); let one go"
     )
 

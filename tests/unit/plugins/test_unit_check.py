@@ -40,7 +40,7 @@ def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found,
     answer = run_module(unit_check, {"unit": "100MB"}, check=check)
     assert answer["failed"]
     assert "the requests of 1 workload mean another amount: " in answer["msg"]
-    assert "Deployment d/web: c asks for 8: 8 GiB until now, 800 MB in units of 0.1GB; rewrite" in answer["msg"]
+    assert "Deployment d/web: c requests 8: 8 GiB until now, 800 MB in units of 0.1GB; rewrite" in answer["msg"]
     accepted = run_module(unit_check, {"unit": "100MB", "accept_change": True}, check=check)
     assert accepted["workloads"] == answer["workloads"]
     assert "failed" not in accepted

@@ -26,8 +26,8 @@ from accelkit.model.validity import find_end
 
 log = logging.getLogger(__name__)
 
-_RUN_SITE = "run site.yml, which replaces it wherever it is used"
-_ELSEWHERE = "accelkit's authority did not issue it, so renew it where it was issued, or run site.yml"
+_RUN_SITE = "run site.yml to replace it everywhere"
+_ELSEWHERE = "accelkit's authority did not issue it, so renew it with its issuer, or run site.yml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Ending:
 
     Attributes:
         name: the name of its Secret.
-        ends: when it expires.
+        ends: the expiry time.
         advice: the next step.
     """
 
@@ -49,7 +49,7 @@ class Ending:
 
 
 def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyPair | None:
-    """Return a new certificate with the same purpose and names if a serving certificate expires too soon, or None.
+    """Return a replacement, with the same names, for a serving certificate that expires too soon; otherwise None.
 
     Args:
         authority: the signing authority.
@@ -57,7 +57,7 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
         ends_before: a certificate that expires before this time is renewed.
 
     Raises:
-        CertificateError: it expires too soon, and it was issued by another authority.
+        CertificateError: the certificate expires too soon, and another authority issued it.
         ConfigurationError: one of the certificates cannot be read.
     """
     try:
@@ -79,10 +79,10 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
 async def renew_secret(
     api: ApiClient, namespace: str, name: str, authority: KeyPair, ends_before: datetime
 ) -> Ending | None:
-    """Renew the serving certificate in one Secret if it expires too soon; leave the other data of the Secret unchanged.
+    """Renew the serving certificate in a Secret if it expires too soon; keep the other data of the Secret.
 
     Returns:
-        The certificate if it expires soon and must be renewed by another authority.
+        The certificate, if it expires soon and another authority must renew it; otherwise None.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -97,10 +97,10 @@ async def renew_secret(
         return Ending(name, find_end(leaf.certificate), _ELSEWHERE)
     if renewed is not None:
         data = {"tls.crt": renewed.certificate, "tls.key": renewed.key}
-        # The update has the resource version that was read, so that it does not overwrite changes by other clients.
+        # The update contains the resource version that was read, so that it does not overwrite other changes.
         secret["data"] |= {key: base64.b64encode(value).decode() for key, value in data.items()}
         await api.put(path, secret)
-        log.info("renewed the certificate of Secret %s/%s", namespace, name)
+        log.info("renewed certificate secret=%s/%s", namespace, name)
     return None
 
 
@@ -124,14 +124,14 @@ def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
 async def run_renewal(
     api: ApiClient, *, namespace: str, secrets: Iterable[str], authority: Path, watched: Path, renew_before: timedelta
 ) -> None:
-    """Renew certificates from accelkit's authority, and create an Event for each other one that expires soon.
+    """Renew certificates of accelkit's authority, and create an Event for each other certificate that expires soon.
 
     Args:
         api: an open client.
         namespace: the namespace of the Secrets.
         secrets: the Secrets whose serving certificates are renewed.
         authority: the folder with the authority's `tls.crt` and `tls.key`.
-        watched: the folder with further certificates; `NAME.crt` belongs to the Secret NAME.
+        watched: the folder with other certificates; `NAME.crt` belongs to the Secret NAME.
         renew_before: how long before expiry to renew a certificate, or to warn about it.
 
     Raises:
@@ -157,5 +157,5 @@ def _read_leaf(secret: Mapping[str, Any], name: str) -> KeyPair:
         return KeyPair(data["tls.crt"], data["tls.key"])
     except (KeyError, binascii.Error) as exc:
         raise ConfigurationError(
-            f"Secret {name} contains no certificate with its key ({exc})", next_step="run site.yml"
+            f"cannot read a certificate and its key from Secret {name}: {exc}", next_step="run site.yml"
         ) from exc

@@ -1,8 +1,8 @@
-"""Secrets with the certificates with which kube-scheduler and the extender authenticate each other.
+"""Secrets for the certificates with which kube-scheduler and the extender authenticate each other.
 
-There are three Secrets: for the authority (with the former one during its replacement), the extender's certificate and
-the scheduler's certificate. If kernel caches are served, a fourth one holds the certificate of their webhook. Valid
-certificates are left unchanged. Certificates that are missing, expire soon or have different names are reissued.
+Three Secrets contain the authority (and, during its replacement, the former authority), the extender's certificate and
+the scheduler's certificate. If kernel caches are served, a fourth Secret contains the certificate of their webhook.
+Valid certificates do not change. Certificates that are missing, expire soon or have different names are reissued.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class CertificateSpec:
 
     Args:
         names: the host names and addresses of the extender.
-        renew_before: how long before their expiry certificates are replaced.
-        rotate_ca: whether to create a new authority; the former one remains trusted until the next rotation or its
-            expiry.
+        renew_before: the time before expiry at which certificates are replaced.
+        rotate_ca: whether to create a new authority; the former authority remains trusted until the next rotation or
+            its expiry.
         webhook_names: the host names of the kernel cache webhook; empty if there is none.
     """
 
@@ -67,13 +67,13 @@ def renew_secrets(
     """Return the required data of the Secrets by name; data that need not change is identical to the stored data.
 
     Raises:
-        ConfigurationError: the stored authority cannot be read. It is not replaced, so that no data is lost.
+        ConfigurationError: the stored authority cannot be read. The authority is kept, so that no data is lost.
     """
     now = now or datetime.now(UTC)
     authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
-    # kube-scheduler reads a new authority only when it starts. Until the next run, certificates from the former one are
-    # kept.
+    # kube-scheduler reads a new authority only when it starts. Until the next run, certificates of the former authority
+    # are kept.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
@@ -107,7 +107,7 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
         at: the time at which it must be usable.
 
     Raises:
-        CertificateError: it cannot be used; the error states the reason.
+        CertificateError: the certificate cannot be used; the error states the reason.
     """
     try:
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
@@ -118,9 +118,11 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
     if certificate.public_key() != key.public_key():
         raise CertificateError("its key belongs to another certificate")
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
-        raise CertificateError(f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}")
+        raise CertificateError(
+            f"it is outside its validity period, which ends at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
+        )
     if not any(has_signed(each, certificate, at) for each in authorities):
-        raise CertificateError("none of the trusted authorities has signed it")
+        raise CertificateError("no trusted authority has signed it")
     _check_purpose(certificate, name, names)
 
 
@@ -129,11 +131,13 @@ def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str
     try:
         usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         if _USAGES[name] not in usages:
-            raise CertificateError("it is not for a client" if name == CLIENT else "it is not for a server")
+            raise CertificateError(
+                "it is not a client certificate" if name == CLIENT else "it is not a server certificate"
+            )
         if names:
             has = {str(each.value) for each in extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
             if missing := [each for each in names if each not in has]:
-                raise CertificateError(f"it is not for {', '.join(missing)}")
+                raise CertificateError(f"it is not valid for {', '.join(missing)}")
     except x509.ExtensionNotFound as exc:
         raise CertificateError(f"it lacks an extension: {exc}") from exc
 
@@ -144,7 +148,7 @@ def check_given(
     """Check certificates from another issuer; return the data of the Secrets to store.
 
     Raises:
-        ConfigurationError: one of them cannot be used.
+        ConfigurationError: one of the certificates cannot be used.
     """
     data = {}
     for name, pair in ((SERVER, server), (CLIENT, client)):
@@ -153,18 +157,18 @@ def check_given(
         try:
             check_leaf(pair, ca, name, spec.names if name == SERVER else (), datetime.now(UTC))
         except CertificateError as exc:
-            raise ConfigurationError(f"the given certificate for {name} cannot be used: {exc}") from exc
+            raise ConfigurationError(f"cannot use the given certificate for {name}: {exc}") from exc
         data[name] = {_CERT: pair.certificate, _KEY: pair.key, _CA: ca}
     if not list_client_names(client.certificate):
         raise ConfigurationError(
-            f"the given certificate for {CLIENT} cannot be used: it has no common name and no DNS name",
-            next_step="issue it with one of them, because the extender identifies its clients by these names",
+            f"cannot use the given certificate for {CLIENT}: it has neither a common name nor a DNS name",
+            next_step="issue a certificate with such a name, because the extender identifies its clients by it",
         )
     return data
 
 
 def list_client_names(certificate: bytes) -> list[str]:
-    """Return the common names and DNS names in a PEM certificate, by which the extender identifies the holder.
+    """Return the common names and DNS names in a PEM certificate, by which the extender identifies a client.
 
     Raises:
         ConfigurationError: the certificate cannot be read.
@@ -186,7 +190,7 @@ def format_not_after(certificate: bytes) -> str:
 
 
 def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
-    """Return a sentence for each Secret whose certificate is due for renewal or has expired."""
+    """Return a sentence for each Secret whose certificate must be renewed or has expired."""
     ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
     return [
         f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
@@ -252,7 +256,7 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
             return authority, stored[_CA]
         return authority, b"".join(_encode(each) for each in valid)
     created = _create_authority(now)
-    # The authority before the former one is dropped, because clients had a whole rotation period to read its successor.
+    # Only the latest former authority is kept, because clients had a whole rotation period to read its successor.
     return created, created.certificate + authority.certificate
 
 

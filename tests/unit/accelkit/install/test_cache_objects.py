@@ -76,7 +76,7 @@ async def test_check_mode_writes_nothing(api):
 
 
 async def test_what_cannot_be_made_is_reported_with_the_next_step(api):
-    with pytest.raises(ConfigurationError, match="no image is given"):
+    with pytest.raises(ConfigurationError, match="the image is missing"):
         await write_cache(api, CacheRequest("llama", "team"))
     api.fail(ApiError("the server could not find it", status=404, reason="NotFound"), "GET", "/gkmcaches", times=2)
     with pytest.raises(ConfigurationError, match="accelkit_kernel_caches: true"):
@@ -143,7 +143,7 @@ async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_reporte
     with pytest.raises(ServiceError, match="the cache controller has not processed it yet"):
         await wait_for_cache(api, LLAMA, seconds=0)
     del api.objects[f"{CACHES}/llama"]
-    with pytest.raises(ServiceError, match="was deleted while"):
+    with pytest.raises(ServiceError, match="it was deleted"):
         await wait_for_cache(api, LLAMA, seconds=60)
 
 
@@ -168,5 +168,5 @@ async def test_finalizers_of_others_are_named(api):
     held["metadata"]["finalizers"] = ["acme.example/hold"]
     api.store(CACHES, held)
     api.lingering["gkmcaches"] = -1
-    with pytest.raises(ServiceError, match=r"of other controllers: acme\.example/hold; find the controllers"):
+    with pytest.raises(ServiceError, match=r"of other controllers: acme\.example/hold; find these controllers"):
         await delete_cache(api, LLAMA, seconds=0.05)

@@ -53,6 +53,6 @@ async def test_a_node_is_reached_at_its_first_internal_address(addresses, addres
 
 
 async def test_an_api_server_that_does_not_answer_is_one_sentence(api):
-    api.fail(ApiError("GET https://fake/version got no answer: refused"), path="/version")
-    with pytest.raises(ApiError, match="got no answer: refused"):
+    api.fail(ApiError("GET https://fake/version received no response: refused"), path="/version")
+    with pytest.raises(ApiError, match="received no response: refused"):
         await read_cluster(api)

@@ -125,21 +125,23 @@ async def test_a_node_without_the_handler_is_told_and_its_cards_count():
             super()._run(request)
 
     found = await find_cards(NoHandler({"a": '{"cards": [{}]}'}), ["a"], REACHING, seconds=0.05)
-    sentence = "a pod that reaches the driver as node agents do: its pod did not end in time: Pending"
+    sentence = (
+        "discovery with the driver access of node agents failed: its pod did not end before the deadline: Pending"
+    )
     assert found == Findings({"a": 1}, library_problems={"a": [sentence]})
 
 
 @pytest.mark.parametrize(
     ("log", "status", "sentence"),
     [
-        ("Traceback", None, "its pod printed no list of cards: Traceback"),
-        ("", None, "its pod printed no list of cards: its log is empty"),
+        ("Traceback", None, "its pod did not print a list of cards: Traceback"),
+        ("", None, "its pod did not print a list of cards: its log is empty"),
         (
             "",
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}}]},
             "its pod cannot pull its image: not there",
         ),
-        ("", {"phase": "Pending"}, "its pod did not end in time: Pending"),
+        ("", {"phase": "Pending"}, "its pod did not end before the deadline: Pending"),
     ],
 )
 async def test_what_is_not_known_of_one_node_is_told_beside_the_others(log, status, sentence):
@@ -181,7 +183,7 @@ async def test_a_refused_pod_is_an_error_and_nothing_stays():
         (
             403,
             ConfigurationError,
-            'that node agents do: RuntimeClass "nvidia" not found; name an existing RuntimeClass',
+            'of node agents: RuntimeClass "nvidia" not found; specify an existing RuntimeClass',
         ),
         (500, ApiError, 'RuntimeClass "nvidia" not found'),
     ],

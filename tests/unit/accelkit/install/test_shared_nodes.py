@@ -101,7 +101,7 @@ async def test_check_mode_writes_nothing():
     "act", [share, lambda api, nodes: unshare(api, nodes=nodes, grace_seconds=0, confirm_seconds=0)]
 )
 async def test_an_unknown_node_is_named_with_the_known_ones(act):
-    with pytest.raises(ConfigurationError, match=r"no node c, d; choose among a, b"):
+    with pytest.raises(ConfigurationError, match=r"cannot find the nodes c, d; choose among a, b"):
         await act(cluster(node("b"), node("a")), nodes=["d", "a", "c"])
 
 
@@ -116,8 +116,8 @@ async def test_waiting_for_offers_names_the_nodes_that_have_none():
     with pytest.raises(ServiceError) as caught:
         await share(api, wait_seconds=1e-6)
     message = str(caught.value)
-    assert "4 of 5 nodes do not offer their cards: a: its agent has published no inventory; b: its kubelet" in message
-    assert "no allocatable accelkit.io/cards; d: inventory cannot be read" in message
+    assert "4 of 5 nodes do not offer their cards: a: its agent has not published an inventory; b: its" in message
+    assert "no allocatable accelkit.io/cards; d: cannot read the inventory" in message
     assert "e: its agent found no card" in message
     assert (await share(api, nodes=["c"], wait_seconds=1)).changed is False
 
@@ -129,7 +129,7 @@ SILENT = "library libnvidia-ml.so.1 of nvidia is silent: it has no device nodes"
 
 
 UNKNOWN_SAID = (
-    r"a: card GPU-1 \(NVIDIA B200\) and 1 more of unknown memory: {}; repair that, or list the cards in /etc/acc"
+    r"a: card GPU-1 \(NVIDIA B200\) and 1 more of unknown memory: {}; fix the cause, or list the cards in /etc/acc"
 )
 
 
@@ -140,7 +140,7 @@ UNKNOWN_SAID = (
         (
             Inventory(2**30, UNKNOWN),
             NO_MEMORY,
-            UNKNOWN_SAID.format("neither its driver nor the table of models gives it"),
+            UNKNOWN_SAID.format("neither its driver nor the table of models states it"),
         ),
         (Inventory(2**30, (*UNKNOWN, KNOWN)), None, r"a: its kubelet has no allocatable accelkit\.io/memory"),
         (
@@ -256,7 +256,7 @@ async def test_nodes_that_no_agent_has_looked_at_are_listed_once_and_named_ones_
     )
     assert await list_unexamined(api) == {"chosen": True, "found": False, "left": False, "unknown": False}
     assert await list_unexamined(api, ["not-shared", "done", "chosen"]) == {"chosen": True, "not-shared": False}
-    with pytest.raises(ConfigurationError, match="there is no node misspelt"):
+    with pytest.raises(ConfigurationError, match="cannot find the nodes misspelt"):
         await list_unexamined(api, ["misspelt"])
 
 
@@ -264,7 +264,7 @@ async def test_a_card_that_another_plugin_gives_is_not_shared_as_well():
     api = cluster(
         node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}), node("b", labels={PRESENT: "true"})
     )
-    with pytest.raises(ConfigurationError, match=r"gives the same cards \(a: nvidia.com/gpu: 8\)") as caught:
+    with pytest.raises(ConfigurationError, match=r"offers the same cards \(a: nvidia.com/gpu: 8\)") as caught:
         await share(api)
     assert "node_labels_coexisting" in str(caught.value)
     assert api.writes == []
@@ -280,7 +280,7 @@ async def test_a_plugin_that_has_gone_is_no_conflict(offer):
     "name", ["nvidia.com/mig-1g.5gb", "volcano.sh/vgpu-number", "amd.com/cpx_nps4", "enflame.com/drs-gcu"]
 )
 async def test_a_card_of_which_another_plugin_gives_parts_is_not_shared_either(name):
-    with pytest.raises(ConfigurationError, match=f"gives the same cards .a: {name}: 7"):
+    with pytest.raises(ConfigurationError, match=f"offers the same cards .a: {name}: 7"):
         await share(cluster(node("a", labels={PRESENT: "true"}, offer={name: "7"})))
 
 
@@ -296,7 +296,7 @@ async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_
     kubegpu = load_dialect("kubegpu")
     told = {"dialect": kubegpu, "counted": kubegpu.resources.requestable}
     api = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
-    with pytest.raises(ConfigurationError, match=r"gives the same cards \(a: nvidia.com/gpu: 8\)"):
+    with pytest.raises(ConfigurationError, match=r"offers the same cards \(a: nvidia.com/gpu: 8\)"):
         await share(api, **told)
     api.objects[A]["metadata"]["annotations"] = {"accelkit.io/advertised": "nvidia.com/gpu"}
     assert (await share(api, **told)).nodes == ("a",)

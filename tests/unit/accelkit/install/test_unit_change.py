@@ -66,6 +66,6 @@ async def test_nodes_with_too_much_memory_refuse():
 def test_the_meaning_is_said_in_both_units():
     workload = Workload("d", "Job", "j", (("c", "8"), ("x", "soon")))
     assert describe_request(workload, [MIB, GIB], 256 * MIB) == (
-        "Job d/j: c asks for 8: 8 MiB or 8 GiB until now, 2 GiB in units of 256MiB; "
-        "x asks for soon: soon units of 1MiB or soon units of 1GiB until now, soon units of 256MiB in units of 256MiB"
+        "Job d/j: c requests 8: 8 MiB or 8 GiB until now, 2 GiB in units of 256MiB; "
+        "x requests soon: soon units of 1MiB or soon units of 1GiB until now, soon units of 256MiB in units of 256MiB"
     )

@@ -41,7 +41,7 @@ def test_what_is_missing_is_made(made):
     check(made, SERVER)
     check(made, CLIENT)
     # Made for one purpose, of no use for the other.
-    with pytest.raises(CertificateError, match="it is not for a server"):
+    with pytest.raises(CertificateError, match="it is not a server certificate"):
         check_leaf(pair(made, CLIENT), made[CLIENT]["ca.crt"], SERVER, (), datetime.now(UTC))
 
 
@@ -92,9 +92,9 @@ def test_given_certificates_are_checked():
     server, client = ours.issue_server("s", NAMES), ours.issue_client("c")
     assert set(check_given(ours.certificate, server, client, SPEC)) == {SERVER, CLIENT}
     for wrong, sentence in [
-        (others.issue_server("s", NAMES), "none of the trusted authorities has signed it"),
-        (ours.issue_server("s", ("other",)), "it is not for accelkit-extender.accelkit.svc, 10.96.0.20"),
-        (ours.issue_client("s"), "it is not for a server"),
+        (others.issue_server("s", NAMES), "no trusted authority has signed it"),
+        (ours.issue_server("s", ("other",)), "it is not valid for accelkit-extender.accelkit.svc, 10.96.0.20"),
+        (ours.issue_client("s"), "it is not a server certificate"),
         (KeyPair(server.certificate, client.key), "its key belongs to another certificate"),
         (KeyPair(b"", b""), "it cannot be read"),
     ]:

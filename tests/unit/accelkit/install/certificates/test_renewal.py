@@ -186,7 +186,7 @@ async def test_others_that_end_soon_are_told_with_what_to_run(world, issue):
     ends = find_end((world.watched / f"{CLIENT}.crt").read_bytes())
     assert world.events[0]["message"] == (
         f"the certificate of Secret {CLIENT} is valid until {ends:%Y-%m-%d %H:%M} UTC; "
-        "run site.yml, which replaces it wherever it is used"
+        "run site.yml to replace it everywhere"
     )
 
 
@@ -204,7 +204,7 @@ async def test_an_event_that_cannot_be_written_fails_nothing(world, issue):
 async def test_a_secret_that_holds_no_certificate_is_an_error(world, issue, data, missing):
     world.keep(issue(1))
     world.api.objects[SECRET]["data"] = data
-    with pytest.raises(ConfigurationError, match=f"Secret d/{SERVER} contains no certificate with its key .*{missing}"):
+    with pytest.raises(ConfigurationError, match=f"certificate and its key from Secret d/{SERVER}: .*{missing}"):
         await world.renew()
 
 
