@@ -52,7 +52,7 @@ def build_desired_settings(spec: Spec) -> DesiredSettings:
     )
 
 
-# Actions on a host, by their names on the command line.
+# Actions on a host, by name on the command line.
 ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], SwitchOutcome]]] = {
     "apply": lambda switch, spec: switch.apply(build_desired_settings(spec)),
     "check": lambda switch, spec: switch.check(build_desired_settings(spec)),
@@ -66,7 +66,7 @@ def perform(action: str, spec: Spec, host: Host, connection: Connection | None) 
     """Run one of ACTIONS on a host; return its summary.
 
     Raises:
-        ConfigurationError: the specification or the host's files do not allow it.
+        ConfigurationError: the specification or the host's files do not allow the action.
         ServiceError: kube-scheduler is not running as desired.
     """
     return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
@@ -93,13 +93,13 @@ def _parts(spec: Spec, host: Host, connection: Connection | None) -> tuple[Launc
     how = spec.launch
     if how.kind == "static_pod":
         if connection is None or not spec.node:
-            raise ConfigurationError("a static pod needs the node's name, and a kubeconfig to watch it through")
+            raise ConfigurationError("cannot configure a static pod without the node's name and a kubeconfig")
         path = how.path or MANIFEST
         return StaticPod(path), MirrorPod(connection, spec.node, path, spec.timeout)
     if how.kind == "config_file":
         if not how.path or not how.state_path:
             raise ConfigurationError(
-                "a configuration file needs its path, and the state_path of who runs kube-scheduler"
+                "cannot configure kube-scheduler by a configuration file without path and state_path"
             )
         url = spec.extender.url_prefix if spec.extender else None
         return ConfigFile(how.path, url), StateFile(how.state_path, spec.timeout)
@@ -125,7 +125,7 @@ def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
 
 
 def summarize(outcome: SwitchOutcome) -> dict[str, Any]:
-    """Return an outcome as JSON-like data, with a diff per file in which private keys are masked."""
+    """Return an outcome as JSON-like data, with a diff per file. Private keys are masked in the diffs."""
     return {
         "changed": bool(outcome.changes),
         "restored": outcome.exact,

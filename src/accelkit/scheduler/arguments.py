@@ -1,7 +1,7 @@
-"""Arguments for switching kube-scheduler: those of the Ansible module, and the specification for the pod.
+"""Arguments for switching kube-scheduler: the arguments of the Ansible module, and the specification for the pod.
 
-They are defined only here. The action's argument specification is built from these types, and tests compare the
-module's documentation and the role's arguments with it.
+The action's argument specification is built from these types. Tests compare it with the module's documentation and the
+role's arguments.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PrivateKey = Annotated[str, msgspec.Meta(extra={"no_log": True})]
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler is started.
+    """Launch of kube-scheduler.
 
     Attributes:
         kind: the launch kind.
-        path: path of the manifest or configuration; empty for the usual one.
-        unit: the systemd unit; empty for the usual one.
+        path: path of the manifest or configuration; empty for the usual path.
+        unit: the systemd unit; empty for the usual unit.
         state_path: with config_file, the file in which the runner of kube-scheduler reports its state.
     """
 
@@ -43,7 +43,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler calls the extender; see ExtenderEntry. `server_name` must be in the extender's certificate."""
+    """Settings for calls of the extender; see ExtenderEntry. The extender's certificate must contain `server_name`."""
 
     url_prefix: str
     server_name: str = ""
@@ -63,7 +63,7 @@ class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Desired state of one host; without `extender`, it can only be switched back."""
+    """Desired state of one host. Without `extender`, the host can only be switched back."""
 
     launch: LaunchSpec = LaunchSpec()
     node: str = ""
@@ -93,7 +93,7 @@ class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Arguments that only the Ansible module has: the desired state, and how the host is reached."""
+    """Arguments that only the Ansible module has: the desired state, and the way in which it reaches the host."""
 
     state: Literal["present", "verified", "absent"] = "present"
     pod: PodImage | None = None
@@ -103,7 +103,7 @@ prepare(Spec, Reach)
 
 
 def decode_spec(given: Any) -> Spec:
-    """Return the specification in JSON-like data.
+    """Decode a specification from JSON-like data.
 
     Raises:
         ConfigurationError: a field is missing, unknown or of the wrong type.
@@ -112,7 +112,7 @@ def decode_spec(given: Any) -> Spec:
 
 
 def decode_module_arguments(given: Mapping[str, Any]) -> tuple[Reach, Spec]:
-    """Return all arguments of the Ansible module.
+    """Decode all arguments of the Ansible module.
 
     Raises:
         ConfigurationError: same conditions as in decode_spec().

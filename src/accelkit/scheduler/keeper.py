@@ -1,7 +1,7 @@
-"""Keeper, which keeps the kube-scheduler of one host switched without Ansible.
+"""Keeper, which switches the kube-scheduler of one host again after its manifest was replaced, without Ansible.
 
 `kubeadm upgrade` replaces the manifest, and a new control-plane node has a manifest that was never switched. The keeper
-on each of these nodes detects this and switches it.
+on such a node detects this and switches kube-scheduler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMPONENT: Final = "accelkit-scheduler-keeper"
 CHECK_SECONDS: Final = 10.0
-# Delay before retrying a change with which kube-scheduler did not start.
+# Delay before a retry of a change with which kube-scheduler did not start.
 RETRY_SECONDS: Final = 600.0
 
 
@@ -42,11 +42,11 @@ class Keeper:
 
     Args:
         api: an open client.
-        connection: connection to the same API server, for the engine.
+        connection: connection to the same API server, for the switch.
         host: the host that runs kube-scheduler.
         node: the name of the host's node.
         read_spec: returns the desired settings of kube-scheduler; raises ConfigurationError if they cannot be read.
-        clock: returns seconds.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Keeper:
         self._reported = ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Check the host until `stop` is set; a switch that has started is finished."""
+        """Check the host until `stop` is set; finish a switch that has started."""
         while not stop.is_set():
             await self.check_once()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
 
     async def check_once(self) -> None:
-        """Check the host once; switch it if two checks find the same difference, because its writer may not be done.
+        """Check the host once; switch it if two checks find the same difference, so that no write is in progress.
 
         Each problem is reported once by an Event.
         """
@@ -102,7 +102,7 @@ class Keeper:
             except AccelkitError:
                 self._refused, self._retry_at = self._difference, self._clock() + RETRY_SECONDS
                 raise
-        sentence = "kube-scheduler was found without the extender, and calls it again"
+        sentence = "kube-scheduler did not call the extender, and was configured again to call it"
         await self._events.record(self._mirror, "SchedulerSwitched", sentence)
 
     async def _perform(self, action: str, spec: Spec) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Keeper:
         """Hold the Lease of runs that change the cluster; yield whether it could be acquired."""
         await self._elector.try_acquire_or_renew()
         if not self._elector.leads():
-            # The next attempt uses the same elector, which stores the time since the last renewal.
+            # The next attempt uses the same elector, which stores when the Lease last changed.
             yield False
             return
         renewing = asyncio.create_task(self._elector.run())

@@ -17,7 +17,7 @@ def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: st
     """Return the KubeSchedulerConfiguration of a scheduler that runs in a pod.
 
     Args:
-        spec: the specification, of which the extender and kubernetes_version are used.
+        spec: the specification, with the extender and kubernetes_version.
         name: the `spec.schedulerName` of its pods, and the name of the Lease.
         namespace: namespace of the Lease.
         credentials: the pod's folder with ca.crt, tls.crt and tls.key, from a mounted Secret; used only with HTTPS.

@@ -91,10 +91,10 @@ def test_errors_are_sentences_and_change_nothing(config, play):
         task(config, kubernetes_version="thirty-four"),
     ]
     done = play([{**each, "ignore_errors": True} for each in tasks])
-    assert "http://other binds pods already" in done.stdout
+    assert "http://other already binds pods" in done.stdout
     assert f"{config.with_name('none')} does not exist" in done.stdout
-    assert f"backup_dir {config.parent} is the folder of" in done.stdout
-    assert "a static pod needs the node's name" in done.stdout
+    assert f"cannot use {config.parent} as backup_dir: it is the folder of" in done.stdout
+    assert "cannot configure a static pod without the node's name" in done.stdout
     assert "'thirty-four' is not a valid Kubernetes version" in done.stdout
     assert config.read_text() == foreign
     assert not (config.parents[1] / "backup").exists()

@@ -1,4 +1,4 @@
-"""Command line of kube-scheduler, parsed into its options and edited one option at a time.
+"""Command line of kube-scheduler, which is parsed into options and edited one option at a time.
 
 kube-scheduler takes no positional arguments. If a word without a leading dash follows an option without `=`, it is the
 value of that option. Underscores in names are equivalent to dashes; if an option is repeated, the last one applies.
@@ -37,7 +37,7 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the option names an accelkit configuration, which is recognized by its file name."""
+        """Whether the option names a configuration of accelkit, which its file name identifies."""
         return self.name in SOURCES and bool(_OWN_FILE.fullmatch(self.value or ""))
 
 
@@ -58,7 +58,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
     def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
-        """Return the command line with one option in place of the named ones, or otherwise at the end."""
+        """Return the command line with one option in place of the named options; at the end if it has none of them."""
         gone = frozenset(names)
         place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
         rest = [option for option in self.options if option.name not in gone]
@@ -66,7 +66,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
-        """Return the command line with the options `names` from another one, each after its predecessor there."""
+        """Return the command line with the options `names` of another one, each after its predecessor there."""
         options = list(self.options)
         selected = frozenset(names)
         for index, option in enumerate(other.options):
@@ -94,7 +94,9 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
     while at < len(words):
         word = words[at]
         if not word.startswith("-"):
-            raise ConfigurationError(f"the argument {word!r} of kube-scheduler is neither an option nor a value")
+            raise ConfigurationError(
+                f"cannot edit kube-scheduler's command line: {word!r} is neither an option nor a value"
+            )
         name, equals, value = word.partition("=")
         taken = 1
         if not equals and at + 1 < len(words) and not words[at + 1].startswith("-"):
@@ -107,7 +109,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
 
 
 def find_program(words: Sequence[str]) -> int | None:
-    """Return the index of kube-scheduler in the words, also after go-runner or hyperkube; None if it is missing.
+    """Return the index of kube-scheduler in the words, which may start with go-runner or hyperkube; None if missing.
 
     Raises:
         ConfigurationError: a shell starts kube-scheduler, so the words form a script.
@@ -115,8 +117,8 @@ def find_program(words: Sequence[str]) -> int | None:
     names = [PurePosixPath(word).name for word in words]
     if names and names[0] in _SHELLS and any(PROGRAM in word for word in words):
         raise ConfigurationError(
-            "a shell script starts kube-scheduler, and accelkit does not edit scripts",
-            next_step="name kube-scheduler and its options as a list in the command",
+            "cannot edit kube-scheduler's command line: it is part of a shell script",
+            next_step="write kube-scheduler and its options as a list in the command",
         )
     for index, name in enumerate(names):
         if name == PROGRAM or (name == "scheduler" and index and names[index - 1] == "hyperkube"):

@@ -1,4 +1,4 @@
-"""accelkit's entry in the `extenders:` of a KubeSchedulerConfiguration, and functions that add or remove it.
+"""Functions that add accelkit's entry to the `extenders` of a KubeSchedulerConfiguration, and remove it.
 
 `Document` changes only the lines of that entry; every other byte of the configuration stays the same.
 """
@@ -50,7 +50,7 @@ def add_extender(text: str, extender: ExtenderEntry) -> str:
     """Return the configuration with accelkit's entry added or updated; unchanged if the entry is already correct.
 
     Raises:
-        ConfigurationError: it is not a KubeSchedulerConfiguration, or another extender already binds.
+        ConfigurationError: the text is not a KubeSchedulerConfiguration, or another extender already binds.
     """
     document = _read(text)
     entries = _entries(document)
@@ -63,10 +63,10 @@ def add_extender(text: str, extender: ExtenderEntry) -> str:
 
 
 def remove_extender(text: str, url_prefix: str | None = None) -> str:
-    """Return the configuration without accelkit's entry, which is detected by its resources or by `url_prefix`.
+    """Return the configuration without accelkit's entry, which is identified by its resources or by `url_prefix`.
 
     Raises:
-        ConfigurationError: it is not a KubeSchedulerConfiguration.
+        ConfigurationError: the text is not a KubeSchedulerConfiguration.
     """
     document = _read(text)
     entries = _entries(document)
@@ -83,7 +83,7 @@ def read_api_version(text: str) -> str:
     """Return the apiVersion of a configuration.
 
     Raises:
-        ConfigurationError: it is not a KubeSchedulerConfiguration.
+        ConfigurationError: the text is not a KubeSchedulerConfiguration.
     """
     return str(_read(text).root["apiVersion"])
 
@@ -92,7 +92,7 @@ def has_extender(text: str, url_prefix: str | None = None) -> bool:
     """Return whether the configuration contains accelkit's entry.
 
     Raises:
-        ConfigurationError: it is not a KubeSchedulerConfiguration.
+        ConfigurationError: the text is not a KubeSchedulerConfiguration.
     """
     return bool(_ours(_entries(_read(text)), url_prefix))
 
@@ -101,7 +101,7 @@ def _read(text: str) -> Document:
     document = Document(text, "the scheduler configuration")
     if document.root.get("kind") != KIND:
         raise ConfigurationError(
-            f"the file does not contain a {KIND}", next_step="set the path of kube-scheduler's option --config"
+            f"the file does not contain a {KIND}", next_step="specify the path in kube-scheduler's option --config"
         )
     api_version = document.root.get("apiVersion")
     if not str(api_version or "").startswith(GROUP):

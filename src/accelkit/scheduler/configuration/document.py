@@ -2,9 +2,9 @@
 
 The caller changes `root` like any dictionary. `render` compares it with the original content and edits the text at each
 difference: it replaces values, and inserts or deletes the lines of items. So comments, order, quotes, spacing and line
-endings elsewhere are preserved. The result is parsed again, and rejected if it differs from `root`.
+endings are preserved elsewhere. The result is parsed again, and rejected if it differs from `root`.
 
-Libraries that keep comments, such as ruamel.yaml, write the whole document in their own layout.
+ruamel.yaml is not used because it preserves comments, but writes the whole document in its own layout.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Document:
         try:
             root = load_yaml(text)
         except YAMLError as exc:
-            raise ConfigurationError(f"{what} is not one YAML document: {' '.join(str(exc).split())}") from exc
+            raise ConfigurationError(f"{what} is not a single YAML document: {' '.join(str(exc).split())}") from exc
         except ValueError as exc:
             raise ConfigurationError(f"cannot read {what} as YAML: {exc}") from exc
         if not isinstance(root, dict):
@@ -68,7 +68,7 @@ class Document:
                 next_step="write the value instead of the alias",
             ) from exc
         except (YAMLError, ValueError):
-            # The layout is not supported; the error follows below.
+            # The layout is not supported. The error is raised below.
             pass
         raise ConfigurationError(
             f"cannot edit {self._what} safely: its layout is not supported",
@@ -86,7 +86,7 @@ class _SharedError(Exception):
 
 
 class _Edit:
-    """One change to one text. Raises ValueError if the lines of the text cannot be edited."""
+    """A change to a text. Raises ValueError if the lines of the text cannot be edited."""
 
     def __init__(self, text: str, layout: Layout) -> None:
         self._text = text
@@ -115,7 +115,7 @@ class _Edit:
         places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
         changed = [key for key in old if key not in new or old[key] != new[key]]
         if not all(key in places for key in changed):
-            # A key that does not appear here comes from a merge.
+            # A key that is missing here comes from a YAML merge.
             raise _SharedError
         gone = [places[key] for key in changed if key not in new]
         added = {key: value for key, value in new.items() if key not in old}
@@ -208,7 +208,7 @@ class _Edit:
         return start
 
     def _dash(self, item: YamlNode) -> int:
-        """Return the offset of an item's dash. Comments may stand between the dash and the item."""
+        """Return the offset of an item's dash. Comments may follow the dash before the item."""
         start, end = self._edits.find_line_start(item.start), item.start
         while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
             start, end = self._edits.find_line_start(start - 1), start
@@ -222,7 +222,7 @@ class _Edit:
         if not self._text[start : key.start].strip():
             self._edits.replace(start, self._edits.find_line_end(value.end), "")
             return
-        # The key follows a dash: the next key takes its place, or follows comments that are kept.
+        # The key follows a dash, so the next key takes its place, or follows comments that are kept.
         following = node.pairs[at + 1][0].start if at + 1 < len(node.pairs) else key.start
         behind = self._edits.find_line_end(value.end)
         if "#" in self._text[behind:following]:

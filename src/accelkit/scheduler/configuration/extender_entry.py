@@ -26,7 +26,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 
 @dataclass(frozen=True, kw_only=True)
 class ExtenderEntry:
-    """How kube-scheduler calls accelkit's extender.
+    """Settings with which kube-scheduler calls accelkit's extender.
 
     Attributes:
         url_prefix: the extender's address, for example `http://127.0.0.1:32766`.
@@ -36,7 +36,7 @@ class ExtenderEntry:
         tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
         node_cache_capable: whether the scheduler sends only node names.
         ignorable: whether pods are scheduled without the extender if it does not respond.
-        managed_resources: the resources that make the scheduler call the extender for a pod that requests one of them.
+        managed_resources: the resources for which the scheduler calls the extender if a pod requests one of them.
     """
 
     url_prefix: str
@@ -68,7 +68,7 @@ class ExtenderEntry:
         return entry
 
     def build_legacy_entry(self) -> dict[str, Any]:
-        """Return the entry in the form of a Policy: two fields have other keys, and times are nanoseconds."""
+        """Return the entry in the form of a Policy, with two different keys, and with times in nanoseconds."""
         entry = self.build_entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
         entry["httpTimeout"] = parse_duration(self.http_timeout)
@@ -84,7 +84,7 @@ def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
 
 
 def check_binds_alone(others: Iterable[dict[str, Any]]) -> None:
-    """Reject another extender that binds.
+    """Raise an error if another extender binds.
 
     Raises:
         ConfigurationError: another extender binds.
@@ -92,13 +92,13 @@ def check_binds_alone(others: Iterable[dict[str, Any]]) -> None:
     for entry in others:
         if entry.get("bindVerb"):
             raise ConfigurationError(
-                f"the extender {entry.get('urlPrefix')} binds pods already, and kube-scheduler accepts only one",
+                f"the extender {entry.get('urlPrefix')} already binds pods, and only one extender may bind",
                 next_step="remove its entry, or its bindVerb, from the configuration first",
             )
 
 
 def parse_duration(duration: str) -> int:
-    """Return a Go duration such as `1m30s`, in nanoseconds.
+    """Return a Go duration, such as `1m30s`, in nanoseconds.
 
     Raises:
         ConfigurationError: the duration is invalid.

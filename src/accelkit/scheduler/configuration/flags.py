@@ -1,8 +1,8 @@
 """Configuration file fields for the flags that kube-scheduler ignores if it has --config.
 
-The source is cmd/kube-scheduler/app/options in Kubernetes: a field that the file omits gets the default for the file,
-not for the flag. From about version 1.22 on, kube-scheduler again reads the leader election flags in addition to
---config. The fields then repeat these flags.
+In Kubernetes, cmd/kube-scheduler/app/options defines these rules. A field that the file omits gets the default for the
+file, not the default of the flag. From about version 1.22 on, kube-scheduler again reads the leader election flags in
+addition to --config. The fields then repeat these flags.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _DEFAULT_PROVIDER: Final = "DefaultProvider"
 _INSECURE_PORT: Final = 10251
-# Formats in which kube-scheduler has an insecure port that is open unless the file closes it.
+# Formats with which kube-scheduler opens an insecure port unless the file disables it.
 _FORMATS_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
 
 
@@ -91,7 +91,7 @@ def _read(flag: str, value: str, read: Callable[[str], Any]) -> Any:
         return read(value)
     except ValueError as exc:
         raise ConfigurationError(
-            f"kube-scheduler's flag --{flag} has the value {value!r}, which kube-scheduler rejects"
+            f"cannot convert kube-scheduler's flag --{flag}: kube-scheduler rejects its value {value!r}"
         ) from exc
 
 
@@ -127,6 +127,6 @@ def _problems(options: tuple[Option, ...]) -> Iterable[str]:
     provider = find_option_value(options, "algorithm-provider")
     if provider not in {None, "", _DEFAULT_PROVIDER}:
         yield (
-            f"the flag --algorithm-provider={provider} has no field in the configuration, so it loses its effect; "
+            f"the flag --algorithm-provider={provider} has no field in the configuration, so it has no effect; "
             "configure its plugins as a profile"
         )

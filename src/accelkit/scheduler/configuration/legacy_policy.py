@@ -1,7 +1,7 @@
 """accelkit's entry in a Policy, which configures the extenders of kube-scheduler up to Kubernetes 1.22.
 
-A Policy has the fields of a KubeSchedulerConfiguration with other keys and types: `enableHttps`, and `httpTimeout` in
-nanoseconds. kube-scheduler ignores the case of its keys, in JSON and YAML.
+An entry has the same fields as in a KubeSchedulerConfiguration, except for `enableHttps`, and for `httpTimeout` in
+nanoseconds. kube-scheduler ignores the case of the keys, in JSON and YAML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KIND: Final = "Policy"
 
 
 def add_extender_to_policy(text: str, extender: ExtenderEntry) -> str:
-    """Return a Policy as JSON with accelkit's entry, in addition to those of `text`.
+    """Return a Policy as JSON with accelkit's entry, in addition to the entries in `text`.
 
     Raises:
         ConfigurationError: `text` is not a Policy, or another of its extenders binds.
@@ -51,6 +51,6 @@ def _written(policy: dict[str, Any]) -> str:
 
 
 def _folded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry whose essential keys have their usual case."""
+    """Return an entry with its essential keys in their usual case."""
     usual = {name.lower(): name for name in ("urlPrefix", "bindVerb", "managedResources")}
     return {usual.get(str(key).lower(), key): value for key, value in entry.items()}

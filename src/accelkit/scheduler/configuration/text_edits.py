@@ -1,4 +1,4 @@
-"""Edits of a text by offsets, which are collected and then applied together; the rest of the text stays unchanged."""
+"""Edits of a text by offsets, which are collected and then applied together. The rest of the text does not change."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TextEdits:
 
         Args:
             spans: the start and end of each item.
-            gone: the indices of the removed items.
-            added: the new texts, by the index of the item that they precede; the number of items stands for the end.
+            gone: the indices of items to remove.
+            added: the new texts, by the index of the item that they precede; the number of items means the end.
         """
         if len(gone) == len(spans):
             self.replace(spans[0][0], spans[-1][1], ", ".join(added.values()))

@@ -1,4 +1,4 @@
-"""Configuration formats that the kube-scheduler of each Kubernetes version reads, and the one that accelkit writes."""
+"""Configuration formats that the kube-scheduler of each Kubernetes version reads, and the format to write."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from accelkit.scheduler.configuration.component_config import GROUP
 OLDEST: Final = 21
 _VERSION: Final = re.compile(r"v?1\.(\d{1,3})(?:\.\d+)?(?:[-+].*)?\+?")
 
-# The first minor version that reads an apiVersion with --config, and the last one.
+# The first and the last minor version that read an apiVersion with --config.
 _READ: Final = {
     "v1beta1": (19, 22),
     "v1beta2": (22, 27),
     "v1beta3": (23, 28),
     "v1": (25, None),
 }
-# For each format, the first minor version for which it is written. It is the format that is supported longest from that
-# version on, so most cluster upgrades keep the file.
+# For each format, the first minor version for which it is written. From this version on, it is the format with the
+# longest support, so that most cluster upgrades keep the file.
 _WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
 _LAST_WITH_POLICY: Final = 22
 
 
 def parse_minor(version: str) -> int:
-    """Return the minor version, for example 34 for `v1.34.4`.
+    """Return the minor version of a Kubernetes version, for example 34 for `v1.34.4`.
 
     Raises:
         ConfigurationError: the version is invalid or too old.
@@ -38,7 +38,7 @@ def parse_minor(version: str) -> int:
     minor = int(match[1])
     if minor < OLDEST:
         raise ConfigurationError(
-            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest that is supported",
+            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest supported version",
             next_step="upgrade the cluster",
         )
     return minor
@@ -69,7 +69,7 @@ def check_readable(api_version: str, minor: int) -> str:
     known = read_formats(minor)
     if not api_version.startswith(GROUP) or name not in known:
         raise ConfigurationError(
-            f"the kube-scheduler of Kubernetes 1.{minor} itself refuses apiVersion {api_version!r}; it reads "
+            f"the kube-scheduler of Kubernetes 1.{minor} does not accept apiVersion {api_version!r}; it reads "
             + ", ".join(GROUP + each for each in known),
             next_step="check the configured version, or convert the file",
         )

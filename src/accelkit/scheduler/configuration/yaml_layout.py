@@ -31,7 +31,7 @@ class YamlNode:
         end: the offset after its last character; blank lines and comments after it do not belong to the node.
         name: the text of a scalar; it identifies the keys of a mapping.
         flow: whether it is written in braces or brackets.
-        anchor: its own anchor, or the one that the alias refers to.
+        anchor: its own anchor, or the anchor that the alias refers to.
         pairs: the keys and values of a mapping.
         items: the items of a sequence.
     """
@@ -59,7 +59,7 @@ def read_layout(text: str) -> Layout:
     """Return the layout of a text with one document.
 
     Raises:
-        YAMLError: the text has no document, or several.
+        YAMLError: the text contains no document, or several documents.
     """
     events = list(YAML(typ="safe", pure=True).parse(text))
     ends = (event.start_mark.index for event in events if isinstance(event, DocumentEndEvent) and event.explicit)

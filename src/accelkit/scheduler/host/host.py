@@ -1,8 +1,7 @@
 """Access to the files of one host, through a few operations that each kind of connection provides.
 
-A write replaces the whole file or nothing. The new content goes into a temporary file beside it, which gets the mode
-and owner, is synced, and is then renamed. The name of the temporary file begins with a dot, because the kubelet ignores
-such names.
+A write is atomic: the new content is written to a temporary file in the same folder. This file gets the mode and owner,
+is synced, and is then renamed. Its name begins with a dot, because the kubelet ignores such names.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 
 from accelkit.errors import ConfigurationError
 
-# Prefix of unfinished files. The next run deletes those of a run that was killed.
+# Prefix of unfinished files. The next run deletes unfinished files of a killed run.
 UNFINISHED_PREFIX: Final = ".accelkit-"
 RUN_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 5
@@ -54,7 +53,7 @@ class Host(Protocol):
         """Replace or create a file durably and atomically."""
 
     def make_folder(self, path: str, *, mode: str) -> None:
-        """Create one folder, whose parent exists."""
+        """Create a folder whose parent exists."""
 
     def remove(self, path: str) -> None:
         """Delete a file if it exists."""
@@ -63,7 +62,7 @@ class Host(Protocol):
         """Delete a folder if it exists and is empty."""
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; none if the folder does not exist."""
+        """Return the sorted names in a folder; empty if the folder does not exist."""
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
         """Run a command; return its exit status and its output. The status is 127 if the command does not exist."""
@@ -107,7 +106,7 @@ class LocalHost:
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
         """Replace or create a file; see Host."""
         place = self._at(path)
-        # The name is random, so that two writers never write into one file.
+        # The name is random, so that two writers never write to the same file.
         unfinished = place.with_name(f"{UNFINISHED_PREFIX}{place.name}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -154,7 +153,7 @@ class LocalHost:
             self._at(path).rmdir()
         except OSError as exc:
             if exc.errno == errno.EBUSY:
-                # A pod that has the folder mounted cannot delete it.
+                # A pod cannot delete a folder that it has mounted.
                 return
             raise _refused("delete", path, exc) from exc
 
@@ -180,7 +179,7 @@ class LocalHost:
     def probe_url(self, url: str) -> bool | None:
         """Return whether a GET returns 200; see Host."""
         parts = urlsplit(url)
-        # Without a configured certificate, kube-scheduler creates one itself, which cannot be verified.
+        # Without a configured certificate, kube-scheduler creates a self-signed certificate, which cannot be verified.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001 - the standard library's own name for it
         connection = http.client.HTTPSConnection(
             parts.hostname or "", parts.port, timeout=ANSWER_SECONDS, context=context
@@ -201,10 +200,11 @@ class LocalHost:
         return place
 
     def _inside(self, place: Path, path: str) -> Path:
-        # An absolute link on the host would point outside its root here.
+        # An absolute link on the host would be resolved outside the mounted root.
         if not place.is_relative_to(self._root.resolve()):
             raise ConfigurationError(
-                f"{path} points outside of {self._root} by a symbolic link", next_step="give the target of the link"
+                f"cannot use {path}: a symbolic link points outside of {self._root}",
+                next_step="specify the target of the link",
             )
         return place
 
@@ -223,7 +223,7 @@ def make_folders(host: Host, path: str, *, mode: str) -> None:
 
 
 def list_missing_folders(host: Host, path: str) -> list[str]:
-    """Return which of a folder and its parents are missing, the outermost first."""
+    """Return the missing folders among a folder and its parents, the outermost first."""
     place = PurePosixPath(path)
     missing: list[str] = []
     for folder in (place, *place.parents):

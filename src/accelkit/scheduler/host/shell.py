@@ -1,6 +1,6 @@
-"""Host that is reached only through a POSIX shell, with a function that runs a script there.
+"""Host that is accessible only through a POSIX shell, with a function that runs a script on it.
 
-The host does not need Python. The scripts use only commands that every shell environment has, including busybox.
+The host does not need Python. The scripts use only commands that are available everywhere, including busybox.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if [ ! -e {path} ] && [ ! -L {path} ]; then
   echo '{absent}'; exit 0
 fi
 """
-# Neither encoding contains bytes that a connection might change.
+# Neither of the two encodings contains bytes that a connection might change.
 _READ: Final = """\
 if command -v base64 >/dev/null 2>&1; then echo base64; base64 < {path}
 else echo od; od -An -v -tx1 < {path}; fi
@@ -61,7 +61,7 @@ fi 2>/dev/null
 
 
 class ShellHost:
-    """A host behind a shell; `execute` must enforce its own time limit."""
+    """A host that is accessible through a shell; `execute` must enforce its own time limit."""
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
@@ -74,7 +74,7 @@ class ShellHost:
         match = _LS_LINE.match(output)
         if match is None:
             raise ConfigurationError(
-                f"cannot read the status of {path}: ls of the host printed {output.strip()[:200]!r}"
+                f"cannot read the status of {path}: ls on the host printed {output.strip()[:200]!r}"
             )
         return FileStatus(
             _KINDS.get(match["kind"], "other"), _octal(match["mode"]), int(match["uid"]), int(match["gid"])
@@ -95,7 +95,7 @@ class ShellHost:
         """Replace or create a file; see Host."""
         place = PurePosixPath(path)
         script = _WRITE.format(
-            # The name is random, so that two writers never write into one file.
+            # The name is random, so that two writers never write to the same file.
             unfinished=_q(str(place.with_name(f"{UNFINISHED_PREFIX}{place.name}.{secrets.token_hex(4)}"))),
             size=len(content),
             uid=uid,

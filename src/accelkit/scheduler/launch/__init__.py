@@ -1,1 +1,1 @@
-"""How kube-scheduler is started: one module for each form."""
+"""Launch kinds of kube-scheduler, one module for each."""

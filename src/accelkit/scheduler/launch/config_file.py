@@ -1,4 +1,4 @@
-"""A kube-scheduler whose configuration is edited in place, and whose runner restarts it after a change."""
+"""Launch of kube-scheduler with a configuration that is edited in place. Its runner restarts it after a change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class ConfigFile:
         """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
         if current is None:
             raise ConfigurationError(
-                f"{self.path} does not exist", next_step="set the path of kube-scheduler's option --config"
+                f"cannot read {self.path}: it does not exist",
+                next_step="specify the path in kube-scheduler's option --config",
             )
         check_readable(read_api_version(current), parse_minor(desired.kubernetes_version))
         extender, files = add_credentials(desired, owner=None)

@@ -1,8 +1,8 @@
-"""Check of whether a kube-scheduler on the host's network can resolve the names that it must call.
+"""Check of whether a kube-scheduler on the host's network can resolve the host names that it needs.
 
 A static pod on the host's network uses the host's resolver, which has no Services. With dnsPolicy
-ClusterFirstWithHostNet it uses the cluster's DNS for every name, including the API server's. This scheduler places the
-DNS pods, so it could not reach the API server to place them.
+ClusterFirstWithHostNet it uses the cluster's DNS for every name, including the name of the API server. This scheduler
+also places the DNS pods, so it could not reach the API server in order to place them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_name_resolution(
     if _names_a_service(host) and pod.spec.get("hostNetwork") and policy != CLUSTER_FIRST:
         raise ConfigurationError(
             f"kube-scheduler on the host's network cannot resolve the Service name {host}",
-            next_step=f"give the Service's ClusterIP with tlsConfig.serverName, or set dns_policy to {CLUSTER_FIRST}",
+            next_step=f"use the Service's ClusterIP with tlsConfig.serverName, or set dns_policy to {CLUSTER_FIRST}",
         )
     return _check_cluster_dns(pod, options, desired, read) if desired.dns_policy else ()
 
@@ -51,9 +51,9 @@ def _check_cluster_dns(
 ) -> tuple[str, ...]:
     if not desired.extender.managed_resources and not desired.extender.ignorable:
         raise ConfigurationError(
-            f"with dns_policy {CLUSTER_FIRST} every pod, also those of the cluster's DNS, would wait for an extender "
-            "whose name only that DNS resolves",
-            next_step="give the Service's ClusterIP, or name the resources that the extender manages",
+            f"with dns_policy {CLUSTER_FIRST} every pod, including the DNS pods, would wait for an extender whose name "
+            "only the cluster's DNS can resolve",
+            next_step="use the Service's ClusterIP, or specify the resources that the extender manages",
         )
     path = find_option_value(options, "kubeconfig")
     if path is None:
@@ -65,9 +65,9 @@ def _check_cluster_dns(
     if _is_address(server) or _in_hosts(server, read(_HOSTS)):
         return ()
     raise ConfigurationError(
-        f"kube-scheduler reaches the API server by the name {server}, which it would ask the cluster's DNS with "
-        f"dns_policy {CLUSTER_FIRST}, and the pods of that DNS are scheduled by it",
-        next_step=f"give the Service's ClusterIP and leave dns_policy empty, or put {server} into {_HOSTS}",
+        f"with dns_policy {CLUSTER_FIRST}, kube-scheduler would resolve the API server's name {server} with the "
+        "cluster's DNS, whose pods it must schedule first",
+        next_step=f"use the Service's ClusterIP and leave dns_policy empty, or add {server} to {_HOSTS}",
     )
 
 

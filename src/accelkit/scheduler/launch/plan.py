@@ -1,8 +1,8 @@
-"""Launch of kube-scheduler on a host: the one file that controls it, and how it gets another configuration.
+"""Launch of kube-scheduler on a host: the file that controls it, and the plan for a different configuration.
 
-Whatever starts kube-scheduler, one file names its options: a static-pod manifest, a systemd drop-in, the arguments of
-k3s, or the configuration itself. A switch to accelkit's configuration is one rename of that file. All files that it
-refers to are written first, under names with digests, so that old and new files do not conflict.
+For each launch kind, one file names kube-scheduler's options: a static-pod manifest, a systemd drop-in, the arguments
+of k3s, or the configuration itself. A switch to accelkit's configuration is one rename of this file. All files to which
+it refers are written first, under names with digests, so that old and new files do not conflict.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DesiredSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFile:
-    """A file of accelkit, written before the launch file. Mode as four octal digits; owner None means root."""
+    """A file of accelkit, written before the launch file. The mode has four octal digits; the owner None means root."""
 
     content: bytes
     mode: str = "0644"
@@ -61,11 +61,11 @@ class Plan:
     """Desired files of a host.
 
     Attributes:
-        launch_text: the launch file.
+        launch_text: the text of the launch file.
         files: accelkit's other files by path on the host, which are written first.
         marker: a part of the command line of the running kube-scheduler once the plan is in force, such as
             `--config=/etc/kubernetes/accelkit/scheduler-1f0c….yaml`.
-        problems: sentences about things that work but need attention, such as a flag that cannot be carried over.
+        problems: sentences about issues that need attention, such as a flag that cannot be carried over.
     """
 
     launch_text: str
@@ -75,7 +75,7 @@ class Plan:
 
 
 class Launch(Protocol):
-    """A launch kind of kube-scheduler. All methods are pure functions of texts."""
+    """A launch kind of kube-scheduler. All methods are pure functions."""
 
     @property
     def path(self) -> str:
@@ -97,7 +97,7 @@ class Launch(Protocol):
         """
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
-        """Return the launch file without accelkit's changes; None if the file must then not exist.
+        """Return the launch file without accelkit's changes; None if the file must be deleted.
 
         Later changes by other tools stay. Options that accelkit replaced are restored from `recorded`.
 

@@ -16,7 +16,7 @@ _HOLDERS: Final = ("command", "args")
 
 
 class PodManifest:
-    """A manifest that is read in order to edit it.
+    """A manifest that can be edited.
 
     Args:
         text: the manifest.
@@ -34,8 +34,8 @@ class PodManifest:
         spec = self.root.get("spec")
         if self.root.get("kind") != "Pod" or not isinstance(spec, dict):
             raise ConfigurationError(
-                f"{self._what} is of kind {self.root.get('kind')!r} and not of a Pod",
-                next_step="give the path of kube-scheduler's static-pod manifest",
+                f"{self._what} is of kind {self.root.get('kind')!r}, not of kind 'Pod'",
+                next_step="specify the path of kube-scheduler's static-pod manifest",
             )
         self.spec: dict[str, Any] = spec
         self.container = self._scheduler_container()
@@ -50,19 +50,19 @@ class PodManifest:
                 if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                     raise ConfigurationError(f"`{holder}` of a container in {self._what} is not a list of strings")
         running = [each for each in containers if find_program(_words(each)) is not None]
-        # An image may name the program in its entrypoint; then all arguments are options.
+        # The entrypoint of an image may name the program. Then all arguments are options.
         running = running or [c for c in containers if PROGRAM in str(c.get("name")) and _only_options(_words(c))]
         if len(running) != 1:
             found = f"{len(running)} of its {len(containers)} containers do"
             raise ConfigurationError(
-                f"one container of {self._what} must run {PROGRAM} by its command, {found}",
+                f"exactly one container of {self._what} must run {PROGRAM} in its command, but {found}",
                 next_step=f"write `command` as a list that names {PROGRAM}, in one container",
             )
         scheduler: dict[str, Any] = running[0]
         return scheduler
 
     def list_command_lines(self) -> dict[str, CommandLine]:
-        """Return the lists of words with kube-scheduler's options, by their keys; new options go into the last."""
+        """Return the lists of words with kube-scheduler's options, by key; new options belong in the last list."""
         lines: dict[str, CommandLine] = {}
         named = find_program(_words(self.container)) is None
         for holder in _HOLDERS:
@@ -104,7 +104,7 @@ class PodManifest:
 
     @property
     def run_as_user(self) -> int | None:
-        """The user that runs kube-scheduler; None if the image decides, which means root."""
+        """The user that runs kube-scheduler; None if the image determines the user, which counts as root."""
         for place in (self.container, self.spec):
             context = place.get("securityContext") or {}
             if context.get("runAsUser") is not None:
@@ -163,7 +163,7 @@ class PodManifest:
             self.spec.pop(key, None)
 
     def render(self) -> str:
-        """Return the manifest as it is now."""
+        """Return the text of the manifest with all changes."""
         return self._document.render()
 
     def is_equivalent_to(self, other: PodManifest) -> bool:
@@ -172,7 +172,7 @@ class PodManifest:
 
     @property
     def comments(self) -> list[str]:
-        """The comments of the manifest as it was read, sorted."""
+        """The sorted comments of the original manifest."""
         return self._document.comments
 
 

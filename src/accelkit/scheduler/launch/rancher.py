@@ -1,8 +1,8 @@
 """Launch of kube-scheduler inside k3s and RKE2: a configuration file of accelkit adds arguments for it.
 
 Both read config.yaml and then config.yaml.d/*.yaml in the order of their names. A later file replaces a key of an
-earlier one, unless it writes the key with a `+`, which appends to the list. If an argument is repeated, kube-scheduler
-uses the last one. So the arguments of accelkit must follow the others.
+earlier file, unless it writes the key with a `+`, which appends to the list. If an argument is repeated, kube-scheduler
+uses the last value. So the arguments of accelkit must follow all other arguments.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Rancher:
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
-            raise ConfigurationError(f"{self.path} exists and does not belong to accelkit", next_step="rename it")
+            raise ConfigurationError(
+                f"cannot write {self.path}: it exists and does not belong to accelkit", next_step="rename it"
+            )
         settings = self._settings(read)
         mounts = dict(_mount(each) for each in settings[_MOUNTS])
         options = [*self._own_arguments(settings["data-dir"]), *map(_option, settings[_ARGUMENTS])]
@@ -66,7 +68,7 @@ class Rancher:
 
         ours = make_replacement(options, desired, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
-        # A file can only append to a list. So options that must be removed are repeated with an empty value.
+        # A file can only append to a list, so options that must be removed are repeated with an empty value.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
         lines = [f"{_ARGUMENTS}+:", *(f"- {each}" for each in (f"{ours.name}={ours.value}", *emptied))]
         if self.distribution == "rke2":
@@ -112,7 +114,7 @@ def _mapping(content: bytes | None, source: str) -> dict[str, Any]:
     try:
         document: Any = load_yaml(content or b"{}")
     except YAMLError as exc:
-        raise ConfigurationError(f"{source} is not one YAML document: {' '.join(str(exc).split())}") from exc
+        raise ConfigurationError(f"{source} is not a single YAML document: {' '.join(str(exc).split())}") from exc
     if document is not None and not isinstance(document, dict):
         raise ConfigurationError(f"{source} is not a mapping")
     return {str(key): value for key, value in (document or {}).items()}

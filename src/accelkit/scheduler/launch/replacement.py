@@ -1,7 +1,7 @@
 """Replacement of the configuration of a running kube-scheduler: a merged copy, and the option that names it.
 
-Nothing is edited in place. The name of the copy contains its digest, so the old and the new configuration coexist until
-the launch file is renamed, and the command line shows which one is in use.
+Nothing is edited in place. The name of the copy contains its digest. So the old and the new configuration coexist until
+the launch file is renamed, and the command line identifies the active configuration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """One option that replaces several.
+    """An option that replaces several options.
 
     Attributes:
         name: name of the option, without dashes.
@@ -109,7 +109,7 @@ def _policy_source(options: Sequence[Option], minor: int) -> dict[str, Any] | No
         return None
     if not reads_policy(minor):
         raise ConfigurationError(
-            f"kube-scheduler is given a Policy, which Kubernetes 1.{minor} no longer reads",
+            f"kube-scheduler is configured with a Policy, which Kubernetes 1.{minor} does not support",
             next_step="check the configured version, or remove the policy options",
         )
     legacy = find_option_value(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
@@ -127,7 +127,7 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     content = read(f"configmap:{namespace}/{name}/{_POLICY_KEY}")
     if content is None:
         raise ConfigurationError(
-            f"the ConfigMap {namespace}/{name}, from which kube-scheduler has its Policy, has no key {_POLICY_KEY}"
+            f"cannot read kube-scheduler's Policy: the ConfigMap {namespace}/{name} has no key {_POLICY_KEY}"
         )
     return content.decode()
 

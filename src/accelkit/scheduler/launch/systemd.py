@@ -49,7 +49,9 @@ class SystemdUnit:
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
-            raise ConfigurationError(f"{self.path} exists and does not belong to accelkit", next_step="rename it")
+            raise ConfigurationError(
+                f"cannot write {self.path}: it exists and does not belong to accelkit", next_step="rename it"
+            )
         start, user = self._service(read)
         tokens = _WORD.findall(start)
         words = [_QUOTED.sub(lambda match: match[1] or "", token) for token in tokens]
@@ -63,7 +65,7 @@ class SystemdUnit:
 
         line = parse(words)
         ours = make_replacement(line.options, desired, open_file=open_file, read=read, owner=_user_id(user, read))
-        # The words keep their original spelling, because systemd interprets quotes and specifiers in it.
+        # The words keep their original spelling, because systemd interprets the quotes and specifiers in them.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]
         for option in line.options:
@@ -114,7 +116,7 @@ class SystemdUnit:
         if any(_VARIABLE.search(word) for word in words):
             raise ConfigurationError(
                 f"ExecStart of {self.unit} takes options from environment variables, which accelkit does not edit",
-                next_step="write the options out in ExecStart",
+                next_step="write the options directly in ExecStart",
             )
 
 
@@ -147,4 +149,4 @@ def _user_id(user: str, read: Read) -> int | None:
         name, _, rest = line.partition(":")
         if name == user:
             return int(rest.split(":")[1])
-    raise ConfigurationError(f"kube-scheduler runs as the user {user}, which /etc/passwd does not have")
+    raise ConfigurationError(f"kube-scheduler runs as the user {user}, who is missing from /etc/passwd")

@@ -1,1 +1,1 @@
-"""The same switch from a pod on the node, for a user who has a kubeconfig and no shell on the host."""
+"""Switch of kube-scheduler from a pod on its node, for users with a kubeconfig and without a shell on the host."""

@@ -18,7 +18,7 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
-# Namespace of static pods, which allows system priorities.
+# Namespace of static pods, in which pods may have system priorities.
 NAMESPACE: Final = "kube-system"
 START_SECONDS: Final = 180
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
@@ -97,7 +97,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
             "runAsUser": 0,
             "runAsGroup": 0,
             "seccompProfile": {"type": "RuntimeDefault"},
-            # Otherwise, a container must not access the host's files under SELinux.
+            # Without this type, SELinux would deny the container access to the host's files.
             "seLinuxOptions": {"type": "spc_t"},
         },
         "containers": [container],
@@ -112,15 +112,15 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
 
 
 def compute_deadline_seconds(spec: Spec) -> int:
-    """Return the pod's deadline: it waits for kube-scheduler after a check, a switch, and a switch back."""
+    """Return the pod's deadline, which includes the waits for kube-scheduler after a check, a switch and a rollback."""
     return START_SECONDS + round(3 * spec.timeout)
 
 
 def _host_mounts(spec: Spec, folders: Sequence[str]) -> list[tuple[str, str, bool]]:
     """Return the path, kind and write access of each host folder that the pod mounts.
 
-    Paths that accelkit creates and deletes must be inside a mount, because a mount itself can be neither: two levels,
-    such as /var/lib and /etc/kubernetes, exist on every host.
+    Paths that accelkit creates and deletes must be inside a mount, because a mounted folder itself can be neither
+    created nor deleted. So the first two levels are mounted, such as /var/lib, which exist on every host.
     """
     places = (spec.launch.path or MANIFEST, spec.folder, spec.backup_dir)
     written = dict.fromkeys(str(PurePosixPath(*PurePosixPath(place).parent.parts[:3])) for place in places)

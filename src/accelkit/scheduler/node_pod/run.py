@@ -1,4 +1,4 @@
-"""Runs the engine in a pod on a control-plane node, for users with a kubeconfig and without access to the host."""
+"""Runner of the switch in a pod on a control-plane node, for users with a kubeconfig and without access to the host."""
 
 from __future__ import annotations
 
@@ -55,16 +55,17 @@ _agents = msgspec.json.Decoder(_Agents)
 def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     """Run `accelkit config-manager ACTION` on the node of `spec`; return its result.
 
-    The pod and its objects are deleted in any case; leftovers of a killed run are deleted first.
+    The pod and its objects are always deleted afterwards. Leftovers of a killed run are deleted first.
 
     Raises:
         ApiError: the API server rejected one of the objects.
         ConfigurationError: the node is missing, or the image is missing and no node agent is installed.
-        ServiceError: the pod did not start or did not end in time, or the engine failed; with its message.
+        ServiceError: the pod did not start, did not end before the deadline, or reported an error.
     """
     if not spec.node:
         raise ConfigurationError(
-            "a pod needs the name of its node", next_step="set scheduler_node, or accelkit_node_name in the inventory"
+            "cannot create a pod without the name of its node",
+            next_step="set scheduler_node, or accelkit_node_name in the inventory",
         )
     result = asyncio.run(_run(connection, action, spec, source))
     if result.get("failed"):
@@ -73,7 +74,7 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 def compare_without_pod(connection: Connection, spec: Spec, *, desired: bool) -> dict[str, Any]:
-    """Return whether kube-scheduler would be switched, using only the API server, because a check must not write.
+    """Return whether kube-scheduler would be switched. Use only the API server, because check mode must not write.
 
     Args:
         connection: the API server.
@@ -81,15 +82,15 @@ def compare_without_pod(connection: Connection, spec: Spec, *, desired: bool) ->
         desired: whether kube-scheduler should call the extender.
 
     Raises:
-        ApiError: the API server rejected the request or did not answer.
+        ApiError: the API server rejected the request or did not respond.
     """
     if spec.launch.kind != "static_pod":
         problem = (
-            f"what runs kube-scheduler on {spec.node} is not shown by the API server, and a check starts no pod there"
+            f"kube-scheduler's configuration on {spec.node} is unknown to the API server, and check mode starts no pod"
         )
         return _summarize(problem, changed=False)
     calls = asyncio.run(_reads_our_folder(connection, spec))
-    problem = f"a check starts no pod on {spec.node}, so the changes of its files are not shown"
+    problem = f"check mode starts no pod on {spec.node}, so the changes to its files are not reported"
     return _summarize(problem, changed=calls is not desired)
 
 
@@ -109,7 +110,9 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
         if not image and action in {"remove", "compare-removal"}:
             return _summarize(await _explain_nothing_to_run(api, spec), changed=False)
         if not image:
-            raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
+            raise ConfigurationError(
+                "cannot create a pod without an image", next_step="set scheduler_image, or accelkit_image"
+            )
         desired = build_objects(action, spec, msgspec.structs.replace(source, image=image))
         if await get_if_present(api, build_pod_path(NAMESPACE, name)) is not None:
             await _wait_for_other_run(api, build_pod_path(NAMESPACE, name), spec, image)
@@ -124,12 +127,12 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str) -> None:
-    """Wait until the pod of another run has ended, because it must not be stopped during a switch."""
+    """Wait until the pod of another run has ended, because a switch must not be interrupted."""
     try:
         await _wait_until_ended(api, path, spec, image)
     except ServiceError as exc:
-        # The pod never started, or its own deadline has ended it.
-        log.warning("a pod of another run on %s is deleted: %s", spec.node, exc)
+        # The pod never started, or its own deadline has expired.
+        log.warning("deleting the pod of another run node=%s: %s", spec.node, exc)
     except ApiError as exc:
         if not exc.not_found:
             raise
@@ -138,7 +141,7 @@ async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str)
 async def _find_installed_image(api: ApiClient) -> str | None:
     """Return the image of the node agents; None if none are installed.
 
-    It runs as root on the control plane, so it must not come from an object that tenants can write.
+    The image runs as root on the control plane, so its name must not come from an object that tenants can write.
     """
     for namespace in sorted(await find_namespaces(api)):
         agents = build_collection_path("apps/v1", "daemonsets", namespace)
@@ -157,10 +160,10 @@ async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
     """
     if _names_our_folder(await api.get(_mirror_path(spec)), spec):
         raise ConfigurationError(
-            f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
+            f"cannot remove accelkit's configuration from kube-scheduler on {spec.node}: no image is known",
             next_step="set scheduler_image, or accelkit_image",
         )
-    return f"no image is known to look at the files of {spec.node} with; its kube-scheduler runs without ours"
+    return f"the files of {spec.node} were not checked: no image is known; its kube-scheduler runs without accelkit"
 
 
 def _mirror_path(spec: Spec) -> str:
@@ -176,18 +179,18 @@ async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -
     progress = await wait_until_ended(api, path, time.monotonic() + seconds)
     if progress.has_no_image:
         raise ServiceError(
-            f"the pod on {spec.node} cannot have its image {image}: {progress.message}",
-            next_step="load it into the nodes or push it to a registry that they reach (role images)",
+            f"the pod on {spec.node} cannot pull its image {image}: {progress.message}",
+            next_step="load it onto the nodes, or push it to a registry that they can reach (role images)",
         )
     if not progress.ended:
         raise ServiceError(
             f"the pod on {spec.node} did not end within {seconds} s: {progress.message}",
-            next_step=f"look at `kubectl describe node {spec.node}`, then run the playbook again",
+            next_step=f"run `kubectl describe node {spec.node}`, and then the playbook again",
         )
 
 
 async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
-    # Log lines are in the same stream.
+    # The same stream also contains log lines.
     log = (await api.get(f"{path}/log", query={"container": "config-manager", "limitBytes": str(LOG_BYTES)})).decode(
         errors="replace"
     )
@@ -197,7 +200,7 @@ async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
     progress = await read_progress(api, path)
     raise ServiceError(
         f"the pod ended without a result ({progress.message}): {' '.join(log.split())[-500:] or 'it printed nothing'}",
-        next_step="check that its image is of this version of accelkit",
+        next_step="check that its image has the same version of accelkit",
     )
 
 
@@ -209,6 +212,6 @@ async def _delete(api: ApiClient, paths: list[str]) -> None:
             await delete_and_wait(api, path, deadline)
         except TimeoutError as exc:
             raise ServiceError(
-                f"{path.rpartition('/')[2]} in {NAMESPACE} is not gone after {_DELETE_SECONDS:.0f} s",
-                next_step=f"look at `kubectl -n {NAMESPACE} describe pod`, then run the playbook again",
+                f"{path.rpartition('/')[2]} in {NAMESPACE} still exists after {_DELETE_SECONDS:.0f} s",
+                next_step=f"run `kubectl -n {NAMESPACE} describe pod`, and then the playbook again",
             ) from exc

@@ -1,1 +1,1 @@
-"""Functions that switch kube-scheduler, and undo the switch."""
+"""Functions that switch kube-scheduler to accelkit's configuration and back."""

@@ -1,7 +1,7 @@
 """Files that the installer of Enflame GCUShare leaves on a control-plane host, and the original manifest.
 
-The installer writes an extender configuration beside the manifests, points kube-scheduler to it, and keeps the original
-manifest as kube-scheduler.back.yaml. Adoption of such a host plans from that original and deletes these files.
+The installer writes an extender configuration beside the manifests, configures kube-scheduler to use it, and keeps the
+original manifest as kube-scheduler.back.yaml. Adoption of such a host starts from this original and deletes the files.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Leftovers:
     """Leftovers of GCUShare.
 
     Attributes:
-        original: the manifest without GCUShare, which is the host's original from now on.
-        files: paths to delete once the scheduler no longer uses them.
+        original: the manifest without GCUShare, which becomes the recorded original of the host.
+        files: paths to delete after the scheduler has stopped using them.
     """
 
     original: str
@@ -76,7 +76,7 @@ def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
     """Return whether an option names GCUShare's configuration.
 
     Raises:
-        ConfigurationError: it also names other extenders, which would be lost.
+        ConfigurationError: the configuration also names other extenders, which would be lost.
     """
     if option.name not in SOURCES or not (option.value or "").startswith("/"):
         return False
@@ -88,8 +88,8 @@ def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
     others = sorted(set(extenders) - set(ours))
     if others:
         raise ConfigurationError(
-            f"{host_path} of GCUShare also names the extender {others[0]}, which adopting would drop",
-            next_step="take GCUShare's own entry out of the file and adopt nothing; the rest is then merged",
+            f"cannot adopt GCUShare: {host_path} also names the extender {others[0]}, which adoption would remove",
+            next_step="remove GCUShare's own entry from the file, and disable adoption; other entries are then merged",
         )
     return True
 
@@ -104,7 +104,7 @@ def _extenders(content: bytes | None) -> list[str]:
 
 
 def _backup(read: Read) -> PodManifest | None:
-    """Return the manifest that the installer kept; None if it cannot be used as the original."""
+    """Return the manifest that GCUShare's installer kept; None if it cannot be used as the original."""
     content = read(BACKUP)
     if content is None:
         return None

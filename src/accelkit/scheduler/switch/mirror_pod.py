@@ -1,7 +1,7 @@
-"""Wait for the kube-scheduler of a static pod, using the mirror pod that the kubelet creates in the API.
+"""Functions that wait for the kube-scheduler of a static pod, with the mirror pod that the kubelet creates.
 
-Only the kubelet has the state of a static pod. After a change, it replaces the mirror pod with one that has the command
-of the new manifest. So a mirror pod with the manifest's command shows the state for that manifest.
+Only the kubelet has the state of a static pod. After a change, it replaces the mirror pod with a mirror pod that has
+the command of the new manifest. So a mirror pod with the manifest's command has the status for that manifest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
 _PORT: Final = 10259
-# A scheduler with an invalid configuration exits immediately; one that has run for this long has accepted it.
+# A scheduler with an invalid configuration exits immediately. After this time it has accepted its configuration.
 _STEADY_SECONDS: Final = 4.0
 _RESTARTS: Final = 2
 
@@ -67,7 +67,7 @@ _pod = msgspec.json.Decoder(_Pod)
 class _Watch:
     """State of one container during a wait."""
 
-    problem: str | None = "nothing is known of it yet"
+    problem: str | None = "its status is not known yet"
     hopeless: bool = False
     restarts: int | None = None
     container_id: str | None = None
@@ -95,7 +95,7 @@ class MirrorPod:
         try:
             self.wait(host, text, None)
         except ServiceError as exc:
-            raise ServiceError(f"{exc.message}; so its manifest was left alone", next_step=exc.next_step) from exc
+            raise ServiceError(f"{exc.message}; its manifest was not changed", next_step=exc.next_step) from exc
 
     def restart(self, host: Host) -> None:
         """Do nothing, because the kubelet watches the folder of manifests."""
@@ -120,15 +120,15 @@ class MirrorPod:
                 if not watch.problem and time.monotonic() - watch.steady_since >= _STEADY_SECONDS:
                     if self._healthy(host, manifest):
                         return
-                    watch.problem = "its /healthz does not answer"
+                    watch.problem = "its /healthz does not respond"
                 if watch.hopeless or time.monotonic() > deadline:
                     log = await _read_log(api, path, next(iter(commands)))
-                    last_words = "" if log is None else f"; its last words:\n{log}"
+                    last_words = "" if log is None else f"; the end of its log:\n{log}"
                     problem = watch.problem or f"it has not run for {_STEADY_SECONDS:.0f} s yet"
                     waited = "" if watch.hopeless else f" after {self.timeout_seconds:.0f} s"
                     raise ServiceError(
                         f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {problem}{last_words}",
-                        next_step=f"look at `kubectl -n kube-system describe pod {name}`",
+                        next_step=f"run `kubectl -n kube-system describe pod {name}`",
                     )
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -137,7 +137,9 @@ class MirrorPod:
         try:
             pod = _pod.decode(await api.get(path))
         except ApiError as exc:
-            watch.problem = "the kubelet shows no mirror pod of it" if exc.not_found else f"the API server: {exc}"
+            watch.problem = (
+                "the kubelet has not created its mirror pod" if exc.not_found else f"cannot read its mirror pod: {exc}"
+            )
             return
         annotations = pod.metadata.annotations or {}
         commands_of_pod = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
@@ -148,7 +150,7 @@ class MirrorPod:
             return
         statuses = {each.name: each for each in pod.status.container_statuses}
         restarts = sum(each.restart_count for each in statuses.values())
-        # A scheduler may have restarted long ago for any reason; only its current state depends on its configuration.
+        # A scheduler may have restarted earlier for another reason. Only its current state depends on the file.
         watch.restarts = restarts if watch.restarts is None else watch.restarts
         for name in commands:
             watch.problem = _problem(statuses.get(name))
@@ -178,10 +180,10 @@ def _problem(status: _ContainerStatus | None) -> str | None:
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
     if not _runs(status):
         reason = (waiting or status.state.get("terminated") or {}).get("reason", "not running")
-        code = f" (it ended with {ended['exitCode']})" if "exitCode" in ended else ""
-        return f"its container is in {reason}{code}"
+        code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        return f"its container is in the state {reason}{code}"
     if status.started is False or not status.ready:
-        return "its probes are not passed yet"
+        return "its probes have not succeeded yet"
     return None
 
 
@@ -190,7 +192,7 @@ def _runs(status: _ContainerStatus | None) -> bool:
 
 
 async def _read_log(api: ApiClient, path: str, container: str) -> str | None:
-    """Return the last lines of a container's log, or of the previous one; None if neither has any."""
+    """Return the last lines of a container's log or, if it is empty, of its previous log; None if both are empty."""
     for former in ("false", "true"):
         query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
         try:

@@ -1,8 +1,8 @@
-"""Record of a host before its first change, so that removal restores exactly that state.
+"""Record of a host before its first change, so that removal restores exactly this state.
 
-A record contains the launch file, whether it existed, its mode and owner, and the digest of its original bytes, which
-are stored beside the record. It also contains the digest of the written file, and the files and folders that accelkit
-created. The kubelet reads every file of its manifest folder, so records are never stored beside the launch file.
+A record contains the path of the launch file, whether it existed, its mode and owner, and the digest of its original
+bytes, which are stored beside the record. It also contains the digest of the written file, and the files and folders
+that accelkit created. Records are never stored beside the launch file, because the kubelet reads every file there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORIGINAL_SUFFIX: Final = ".original"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The original of a launch file, and accelkit's version of it.
+    """The original of a launch file, and accelkit's version of the file.
 
     Attributes:
         path: path of the launch file.
@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         mode: four octal digits.
         sha256: digest of the original bytes.
         written_sha256: digest of accelkit's version.
-        files: accelkit's files besides the launch file.
+        files: accelkit's files except the launch file.
         folders: folders that accelkit created, the outermost first.
         previous: the digest of the launch file before accelkit's version, whose bytes are stored beside the record;
             empty if it did not exist; None once kube-scheduler is known to run with accelkit's version.
@@ -52,7 +52,7 @@ _record = msgspec.json.Decoder(Record)
 
 
 def compute_sha256(content: bytes) -> str:
-    """Return the SHA-256 of some bytes in hexadecimal."""
+    """Return the SHA-256 of the content in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -64,14 +64,14 @@ def build_record_path(folder: str, path: str) -> str:
     """
     if PurePosixPath(folder) == PurePosixPath(path).parent:
         raise ConfigurationError(
-            f"backup_dir {folder} is the folder of {path}",
-            next_step="choose another one, such as /var/lib/accelkit/backup",
+            f"cannot use {folder} as backup_dir: it is the folder of {path}",
+            next_step="choose another folder, such as /var/lib/accelkit/backup",
         )
     return str(PurePosixPath(folder, f"{PurePosixPath(path).name}.{compute_sha256(path.encode())[:16]}{RECORD_SUFFIX}"))
 
 
 def build_original_path(folder: str, sha256: str) -> str:
-    """Return the path of original bytes."""
+    """Return the path of the file with the original bytes."""
     return str(PurePosixPath(folder, f"{sha256}{ORIGINAL_SUFFIX}"))
 
 
@@ -92,7 +92,7 @@ def decode_record(content: bytes, place: str) -> Record:
         raise ConfigurationError(f"cannot read the record {place}: {exc}") from exc
     if record.version != RECORD_VERSION:
         raise ConfigurationError(
-            f"the record {place} has version {record.version}, this accelkit supports {RECORD_VERSION}",
-            next_step="use the accelkit that wrote it",
+            f"cannot read the record {place}: it has version {record.version}, but accelkit supports {RECORD_VERSION}",
+            next_step="use the version of accelkit that wrote it",
         )
     return record

@@ -1,4 +1,4 @@
-"""Comparison of the current state of a host with the desired state, without changes."""
+"""Comparison of a host's current state with the desired state. It changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ prepare(Record)
 
 @dataclass(frozen=True)
 class FileChange:
-    """A file before and after; None where it does not exist."""
+    """The content of a file before and after a change; None if the file does not exist."""
 
     path: str
     before: bytes | None
@@ -49,8 +49,8 @@ class Found:
         current: the text of the launch file.
         record: the record of the launch file.
         recorded: the text of the original launch file.
-        safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before an
-            interrupted switch.
+        safe: the last launch file with which kube-scheduler is known to have run: the current file, or the file before
+            an interrupted switch.
     """
 
     status: FileStatus | None
@@ -67,7 +67,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Intent:
-    """Desired state of a host, the original to record, and files of other tools that are removed."""
+    """Desired state of a host, the original to record, and the files of other tools to remove."""
 
     plan: Plan
     original: str | None
@@ -90,12 +90,14 @@ class Survey:
         """Return the state of the launch file and its record.
 
         Raises:
-            ConfigurationError: one of them cannot be read or used.
+            ConfigurationError: the launch file or its record cannot be read or used.
         """
         path = self._launch.path
         status = self._host.read_status(path)
         if status is not None and status.kind != "file":
-            raise ConfigurationError(f"{path} is not a file but a {status.kind}", next_step="name the file itself")
+            raise ConfigurationError(
+                f"cannot use {path}: it is a {status.kind}, not a file", next_step="specify the file itself"
+            )
         content = self._host.read(path)
         record_bytes = self._host.read(self.place)
         record = None if record_bytes is None else decode_record(record_bytes, self.place)
@@ -111,13 +113,13 @@ class Survey:
         content = self._host.read(place)
         if content is None or compute_sha256(content) != sha256:
             raise ConfigurationError(
-                f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
-                next_step=f"put it back from a backup of your own, or delete {self.place} to continue without it",
+                f"the recorded original {place} of {self._launch.path} is {'lost' if content is None else 'damaged'}",
+                next_step=f"restore it from a backup, or delete {self.place} to continue without it",
             )
         return decode_text(content, place)
 
     def make_intent(self, found: Found, desired: DesiredSettings) -> Intent:
-        """Return the plan and the files that would change.
+        """Return the desired state, with the plan and the original to record.
 
         Raises:
             ConfigurationError: a file cannot be read, understood or edited safely.
@@ -180,9 +182,10 @@ class Survey:
         return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
 
     def list_own_folders(self) -> list[str]:
-        """Return accelkit's folders among the backup folder and its parents: missing, or empty and named for it.
+        """Return the folders, among the backup folder and its parents, that belong to accelkit, the outermost first.
 
-        A run that was interrupted before it wrote a record may have created them.
+        These are missing folders, and folders without other files that are the backup folder or have accelkit in their
+        name. A run that was interrupted before it wrote a record may have created them.
         """
         ours: list[str] = []
         for folder in (PurePosixPath(self._backup_dir), *PurePosixPath(self._backup_dir).parents):
@@ -197,13 +200,13 @@ class Survey:
         return ours
 
     def _list_made_for_us(self) -> list[str]:
-        """Return the folder of accelkit's files if it is empty: a mount of a keeper's pod has created it."""
+        """Return the folder of accelkit's files if it is empty, because a mount of a keeper's pod created it."""
         there = self._host.read_status(self._folder) is not None
         empty = there and "accelkit" in PurePosixPath(self._folder).name and not self._host.list_names(self._folder)
         return [self._folder] if empty else []
 
     def list_lost_originals(self) -> list[str]:
-        """Return the originals that no record names, because a run was interrupted or files have since changed."""
+        """Return the stored originals that no record names because a run was interrupted or files have changed."""
         names = self._host.list_names(self._backup_dir)
         kept = set()
         for name in names:
@@ -229,7 +232,7 @@ class Survey:
         return self._launch.unswitch(current, found.recorded), False
 
     def list_our_files(self, record: Record | None) -> list[str]:
-        """Return accelkit's files on the host, besides the launch file and the record."""
+        """Return accelkit's files on the host, except the launch file and the record."""
         inside = [name for name in self._host.list_names(self._folder) if _OUR_NAMES.fullmatch(name)]
         paths = {str(PurePosixPath(self._folder, name)) for name in inside} | set(record.files if record else ())
         return sorted(path for path in paths if self._host.read_status(path) is not None)

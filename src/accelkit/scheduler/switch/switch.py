@@ -1,8 +1,8 @@
-"""Switch of one host's kube-scheduler to accelkit's configuration and back; no interruption loses data.
+"""Switch of one host's kube-scheduler to accelkit's configuration and back, without data loss after an interruption.
 
-The order is: record, accelkit's files, launch file, wait. No step before the launch file affects running processes.
-The launch file changes by one rename. The next run finds the record and finishes an interrupted switch. If a scheduler
-does not start again, its former launch file is restored.
+The switch writes the record, accelkit's files and the launch file in this order, and then waits. Only the change of the
+launch file, which is one rename, affects running processes. The next run finds the record and finishes an interrupted
+switch. If a scheduler does not start again, its former launch file is restored.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, 
 
 
 class Waiter(Protocol):
-    """Checks whether kube-scheduler runs with its launch file."""
+    """Checker of whether kube-scheduler runs with its launch file."""
 
     def check(self, host: Host, text: str | None) -> None:
         """Confirm that kube-scheduler is running before anything is changed; raise ServiceError if it is not."""
 
     def restart(self, host: Host) -> None:
-        """Apply a changed launch file, if no other component does so."""
+        """Apply a changed launch file, unless another component applies it."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:
         """Wait until kube-scheduler runs with the launch file `text`; raise ServiceError at the deadline.
@@ -40,13 +40,13 @@ class Waiter(Protocol):
 
 @dataclass(frozen=True)
 class SwitchOutcome:
-    """Changes that were made, or would be made.
+    """The changes that were made, or would be made.
 
     Attributes:
         changes: changes by file; empty if the state is as desired.
         exact: for a removal, whether the recorded bytes, mode and owner are restored. False if other tools have since
             changed the launch file; then only accelkit's changes were removed.
-        problems: things that work but need attention.
+        problems: sentences about issues that need attention.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -63,7 +63,7 @@ class Switch:
         waiter: checks whether kube-scheduler runs.
         backup_dir: folder of the record; never the launch file's folder.
         folder: folder of accelkit's files on the host.
-        adopt_gcushare: whether to adopt a GCUShare installation, so that its original becomes the recorded one.
+        adopt_gcushare: whether to adopt a GCUShare installation, so that its original becomes the recorded original.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Switch:
         Raises:
             ConfigurationError: the launch file cannot be understood, the recorded original is damaged, or a file cannot
                 be written.
-            ServiceError: kube-scheduler does not start again; the record stays, and the next run continues.
+            ServiceError: kube-scheduler does not start again. The record is kept, so that the next run can continue.
         """
         found = self._survey.find()
         outcome = self.compare_removal()
@@ -244,7 +244,7 @@ class Switch:
         except AccelkitError as exc:
             raise ServiceError(
                 f"{why.message}; and the former configuration could not be restored: {exc.message}",
-                next_step=f"look at {self._launch.path} on the host; its original lies in {self._backup_dir}",
+                next_step=f"check {self._launch.path} on the host; its original is in {self._backup_dir}",
             ) from exc
 
     def _tidy(self, record: Record, intent: Intent) -> None:
@@ -260,7 +260,7 @@ class Switch:
         self._drop_lost_originals()
 
     def _drop_records(self, record: Record | None) -> None:
-        """Delete record, originals and folders; the record is deleted after everything that only it names."""
+        """Delete the record, originals and folders. The record is deleted after all files that only it names."""
         for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)
         folders = (self._folder,) if record is None else record.folders

@@ -1,4 +1,4 @@
-"""Implementations of Waiter, which ask the runner of kube-scheduler whether it runs with its launch file."""
+"""Implementations of Waiter for runners of kube-scheduler other than the kubelet."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class StateFile:
         except ServiceError as exc:
             raise ServiceError(
                 f"kube-scheduler is not ready, so its configuration was not changed: {exc.message}",
-                next_step=f"look at {self.path}",
+                next_step=f"check {self.path}",
             ) from exc
 
     def restart(self, host: Host) -> None:
         """Do nothing, because the runner watches the file."""
 
-    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest is sufficient
         """Wait until kube-scheduler runs with this text; see Waiter."""
         desired, deadline = compute_sha256((text or "").encode()), time.monotonic() + self.timeout_seconds
         while True:
@@ -72,7 +72,7 @@ class StateFile:
         try:
             return _state_file.decode(host.read(self.path) or b"{}")
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # The file is being written.
+            # The file is incomplete while it is being written.
             return _State()
 
 
@@ -90,16 +90,16 @@ class SystemdService:
     embedded: bool = False
     timeout_seconds: float = DEADLINE_SECONDS
 
-    def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - what runs is all that can be asked
+    def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - only the running service can be checked
         """Confirm that the service is running; see Waiter."""
         if problem := self._problem(host, None):
             raise ServiceError(
-                f"{problem}, so its options were not changed", next_step=f"look at `systemctl status {self.unit}`"
+                f"{problem}, so its options were not changed", next_step=f"run `systemctl status {self.unit}`"
             )
 
     def restart(self, host: Host) -> None:
         """Make systemd reload its files, and restart the service."""
-        # A service that failed several times in a row does not start again without this; for others it has no effect.
+        # Without this command, a service that failed several times in a row does not start again.
         host.run(["systemctl", "reset-failed", self.unit])
         for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
             status, output = host.run(command)
@@ -108,13 +108,13 @@ class SystemdService:
                     f"`{' '.join(command)}` failed with {status}: {output.strip()[-500:]}{self._log(host)}"
                 )
 
-    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the process tells
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the marker is sufficient
         """Wait until the service runs with the option `marker`; see Waiter."""
         deadline = time.monotonic() + self.timeout_seconds
         successes = 0
         while True:
             problem = self._problem(host, marker)
-            # Check twice, because a process that exits because of its options also runs for a moment.
+            # Check twice, because a process with invalid options also runs for a short time before it exits.
             successes = 0 if problem else successes + 1
             if successes > 1:
                 return
@@ -128,7 +128,7 @@ class SystemdService:
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if facts.get("ActiveState") != "active":
             return f"{self.unit} is {facts.get('ActiveState') or 'unknown'}"
-        # A scheduler inside another program has no command line.
+        # A scheduler that is embedded in another program has no command line.
         if marker and not self.embedded:
             words = host.read(str(PurePosixPath("/proc", facts.get("MainPID", "0"), "cmdline"))) or b""
             if marker not in words.decode(errors="replace").split("\0"):
@@ -137,4 +137,4 @@ class SystemdService:
 
     def _log(self, host: Host) -> str:
         status, output = host.run(["journalctl", "--no-pager", f"--lines={LOG_LINES}", f"--unit={self.unit}"])
-        return f"; its last words:\n{output.strip()}" if status == 0 and output.strip() else ""
+        return f"; the end of its log:\n{output.strip()}" if status == 0 and output.strip() else ""

@@ -88,8 +88,8 @@ def test_an_error_is_one_sentence_in_the_result(root):
     for given, words in (
         ("{", "not JSON"),
         (spec(nodes=[]), "unknown field `nodes`"),
-        (spec(launch={"kind": "systemd"}), "systemd cannot be restarted from a pod"),
-        (spec(launch={"kind": "static_pod"}), "a static pod needs the node's name"),
+        (spec(launch={"kind": "systemd"}), "cannot restart systemd from a pod"),
+        (spec(launch={"kind": "static_pod"}), "cannot configure a static pod without the node's name"),
         (spec(kubernetes_version=""), "cannot configure kube-scheduler without"),
     ):
         code, result = run(root, "apply", given)

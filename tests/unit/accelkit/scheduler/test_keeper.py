@@ -74,7 +74,9 @@ async def test_a_manifest_that_was_written_again_is_switched_when_it_was_seen_tw
     assert bed.engine.applied == []
     await bed.look(2)
     assert bed.engine.applied == [("master-1", "v1.35.0")]
-    assert bed.told == [("SchedulerSwitched", "kube-scheduler was found without the extender, and calls it again")]
+    assert bed.told == [
+        ("SchedulerSwitched", "kube-scheduler did not call the extender, and was configured again to call it")
+    ]
     assert LEASE not in bed.api.objects
     bed.engine.manifest = "kubeadm's of the next version"
     await bed.look(2)

@@ -131,7 +131,7 @@ def test_an_anchor_in_a_foreign_entry_survives():
 
 def test_a_second_binder_is_refused():
     text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
-    with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*remove its entry"):
+    with pytest.raises(ConfigurationError, match=r"http://other:1 already binds pods.*remove its entry"):
         add_extender(text, OURS)
 
 
@@ -141,10 +141,10 @@ def test_a_second_binder_is_refused():
         ("", "is not a mapping"),
         ("kind: Pod\napiVersion: v1\n", "does not contain a KubeSchedulerConfiguration"),
         ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is not one of kubescheduler"),
-        (HEAD + "---\n" + HEAD, "not one YAML document"),
+        (HEAD + "---\n" + HEAD, "not a single YAML document"),
         (HEAD + "extenders: {a: b}\n", "not a list of mappings"),
         (HEAD + "extenders: [a]\n", "not a list of mappings"),
-        ("a: [", "not one YAML document"),
+        ("a: [", "not a single YAML document"),
     ],
 )
 def test_other_files_are_refused(text, message):

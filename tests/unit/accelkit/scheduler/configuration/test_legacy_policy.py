@@ -30,7 +30,7 @@ def test_our_entry_is_brought_up_to_date_behind_those_of_others():
 
 
 def test_a_foreign_extender_that_binds_is_refused_however_its_key_is_written():
-    with pytest.raises(ConfigurationError, match="http://other binds pods already"):
+    with pytest.raises(ConfigurationError, match="http://other already binds pods"):
         merged('{"kind": "Policy", "extenders": [{"urlprefix": "http://other", "BindVerb": "b"}]}')
 
 

@@ -76,5 +76,5 @@ def test_a_version_that_is_too_old_is_refused():
 
 def test_a_format_that_the_version_does_not_read_is_named_with_those_it_does():
     assert check_readable("kubescheduler.config.k8s.io/v1beta3", 25) == "v1beta3"
-    with pytest.raises(ConfigurationError, match=r"1\.29 itself refuses .*v1beta3.*reads kubescheduler.*/v1;"):
+    with pytest.raises(ConfigurationError, match=r"1\.29 does not accept .*v1beta3.*reads kubescheduler.*/v1;"):
         check_readable("kubescheduler.config.k8s.io/v1beta3", 29)

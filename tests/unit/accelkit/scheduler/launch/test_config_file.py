@@ -28,7 +28,7 @@ def test_our_entry_is_put_in_and_taken_out():
 
 
 def test_a_format_that_the_version_does_not_read_is_refused():
-    with pytest.raises(ConfigurationError, match="itself refuses"):
+    with pytest.raises(ConfigurationError, match="does not accept"):
         planned(CONFIGURATION, "v1.22.0")
 
 

@@ -142,13 +142,13 @@ def test_without_credentials_there_is_no_tls():
 
 ALIASED = PLAIN.replace("  - command:\n", "  - command: &words\n").replace("status: {}", "status:\n  x: *words")
 REFUSED = {
-    "not YAML": ("spec: [", "is not one YAML document"),
-    "tabs": ("spec:\n\tcontainers: []\n", "is not one YAML document"),
+    "not YAML": ("spec: [", "is not a single YAML document"),
+    "tabs": ("spec:\n\tcontainers: []\n", "is not a single YAML document"),
     "empty": ("", "is not a mapping"),
-    "several documents": (PLAIN + "---\n" + PLAIN, "is not one YAML document"),
+    "several documents": (PLAIN + "---\n" + PLAIN, "is not a single YAML document"),
     "a list": ("- a\n", "is not a mapping"),
     "not a Pod": (PLAIN.replace("kind: Pod", "kind: Deployment"), "kind 'Deployment'"),
-    "no spec": ("apiVersion: v1\nkind: Pod\n", "not of a Pod"),
+    "no spec": ("apiVersion: v1\nkind: Pod\n", "not of kind 'Pod'"),
     "no containers": ("kind: Pod\nspec: {}\n", "no list of containers"),
     "no command": (PLAIN.replace(PLAIN[PLAIN.index("command:") : PLAIN.index("image:")], ""), "0 of its 1 containers"),
     "another program": (PLAIN.replace("- kube-scheduler\n", "- kube-proxy\n"), "0 of its 1 containers"),
@@ -165,7 +165,7 @@ REFUSED = {
     "numbers": (PLAIN.replace("- --leader-elect=true", "- 5"), "not a list of strings"),
     "a shell": (
         PLAIN.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - exec kube-scheduler --v=2\n"),
-        "a shell script starts kube-scheduler",
+        "it is part of a shell script",
     ),
     "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the argument 'stray'"),
     "a merge": (
@@ -178,7 +178,10 @@ REFUSED = {
         r"ConfigMap kube-system/own, .* has no key policy\.cfg",
     ),
     "aliases": (ALIASED, "the part to change uses a YAML alias"),
-    "a key twice": (PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2), "is not one YAML document"),
+    "a key twice": (
+        PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2),
+        "is not a single YAML document",
+    ),
     "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "does not mount"),
     "config missing": (with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a"), "the host has no /b"),
     "config in a ConfigMap volume": (
@@ -187,8 +190,11 @@ REFUSED = {
         ),
         "which is not a hostPath",
     ),
-    "a policy too late": (with_options(PLAIN, "--policy-configmap=own"), r"1\.34 no longer reads"),
-    "unknown value": (PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"), "which kube-scheduler rejects"),
+    "a policy too late": (with_options(PLAIN, "--policy-configmap=own"), r"1\.34 does not support"),
+    "unknown value": (
+        PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"),
+        "kube-scheduler rejects its value",
+    ),
 }
 
 

@@ -61,13 +61,13 @@ def test_an_api_server_by_address_depends_on_no_dns(server):
 
 
 def test_an_api_server_by_name_would_be_asked_of_the_dns_that_waits_for_the_scheduler():
-    with pytest.raises(ConfigurationError, match=r"by the name api\.example.*scheduled by it"):
+    with pytest.raises(ConfigurationError, match=r"the API server's name api\.example.*schedule first"):
         planned("api.example")
     assert planned("api.example", hosts="10.0.0.1 api api.example # ours\n").problems == ()
 
 
 def test_an_extender_of_all_pods_would_stop_the_dns():
-    with pytest.raises(ConfigurationError, match="every pod, also those of the cluster's DNS"):
+    with pytest.raises(ConfigurationError, match="every pod, including the DNS pods"):
         planned(extender=dataclasses.replace(SERVICE, managed_resources=()))
     assert planned(extender=dataclasses.replace(SERVICE, managed_resources=(), ignorable=True)).problems == ()
 

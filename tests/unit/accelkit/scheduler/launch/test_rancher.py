@@ -91,7 +91,7 @@ def test_a_later_file_that_would_replace_ours_is_refused():
         planned(Rancher("k3s", sources=(CONFIG, late)), {late: "kube-scheduler-arg: v=2\n"})
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "not one YAML"), ("- a\n", "is not a mapping")])
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not a single YAML"), ("- a\n", "is not a mapping")])
 def test_an_unreadable_file_is_refused(text, message):
     with pytest.raises(ConfigurationError, match=message):
         planned(K3S, {CONFIG: text})

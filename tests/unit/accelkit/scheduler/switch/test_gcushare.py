@@ -111,5 +111,5 @@ def test_the_plan_starts_from_the_original():
     given = desired("v1.34.4")
     plan = StaticPod().plan(original, None, lambda _: None, given)
     assert plan == StaticPod().plan(PLAIN, None, lambda _: None, given)
-    with pytest.raises(ConfigurationError, match="binds pods already"):
+    with pytest.raises(ConfigurationError, match="already binds pods"):
         StaticPod().plan(current, None, lambda path: SETTINGS.encode() if path == YAML_FILE else None, given)

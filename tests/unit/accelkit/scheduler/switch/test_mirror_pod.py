@@ -51,11 +51,11 @@ async def look(watch, answer):
         (pod(), None),
         (pod(command=["kube-scheduler"]), "the kubelet still runs the former manifest"),
         (pod(mirror="former"), "the kubelet still runs the former manifest"),
-        (pod(ready=False), "its probes are not passed yet"),
-        (pod(running=False), "its container is in CrashLoopBackOff (it ended with 1)"),
+        (pod(ready=False), "its probes have not succeeded yet"),
+        (pod(running=False), "its container is in the state CrashLoopBackOff (exit code 1)"),
         ({**pod(), "status": {}}, "the kubelet has not started it yet"),
-        (ApiError("no", status=404), "the kubelet shows no mirror pod of it"),
-        (ApiError("connection refused"), "the API server: connection refused"),
+        (ApiError("no", status=404), "the kubelet has not created its mirror pod"),
+        (ApiError("connection refused"), "cannot read its mirror pod: connection refused"),
     ],
 )
 async def test_each_state_has_its_sentence(answer, problem):
@@ -140,7 +140,7 @@ def test_a_scheduler_has_read_its_configuration_when_one_container_has_run_for_a
 
 def test_a_scheduler_whose_health_is_not_answered_is_not_taken_for_running(waited):
     host = Host(answer=False)
-    with pytest.raises(ServiceError, match="after 120 s: its /healthz does not answer"):
+    with pytest.raises(ServiceError, match="after 120 s: its /healthz does not respond"):
         waited(lambda _: pod(**RUNNING), host=host)
     assert set(host.asked) == {"https://127.0.0.1:10259/healthz"}
 
@@ -170,14 +170,14 @@ def test_health_is_asked_where_the_scheduler_serves(waited, address, port, asked
 def test_a_scheduler_that_keeps_ending_is_given_up_before_the_deadline_with_its_last_words(waited):
     words = {"true": b"unknown field\n", "false": b""}
     with pytest.raises(
-        ServiceError, match=r"CrashLoopBackOff \(it ended with 1\); its last words:\nunknown field;"
+        ServiceError, match=r"CrashLoopBackOff \(exit code 1\); the end of its log:\nunknown field;"
     ) as no:
         waited(lambda seconds: pod(**RUNNING, running=False, restarts=int(seconds)), logs=words)
     assert "after 120 s" not in str(no.value)
 
 
 def test_a_scheduler_that_did_not_run_before_is_left_alone(waited):
-    with pytest.raises(ServiceError, match=r"the former manifest; so its manifest was left alone"):
+    with pytest.raises(ServiceError, match=r"the former manifest; its manifest was not changed"):
         waited(lambda _: pod(command=["kube-scheduler"]), act=WAITER.check, marker=())
 
 

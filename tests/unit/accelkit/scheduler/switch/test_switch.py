@@ -316,7 +316,7 @@ def test_gcushare_is_adopted_and_its_files_go(tmp_path):
 def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
     place = tmp_path / MANIFEST.removeprefix("/")
     for content, words in (
-        (b"a: [", "not one YAML document"),
+        (b"a: [", "not a single YAML document"),
         (b"\xff\xfe", "not UTF-8"),
         (b"kind: Pod\n", "manifest"),
     ):
@@ -326,7 +326,7 @@ def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
             switch(host).apply(desired())
         assert tree(tmp_path) == before
     place.unlink()
-    with pytest.raises(ConfigurationError, match=r"the manifest .* does not exist"):
+    with pytest.raises(ConfigurationError, match=r"cannot read the manifest .*: it does not exist"):
         switch(host).apply(desired())
     place.symlink_to("elsewhere.yaml")
     with pytest.raises(ConfigurationError, match="not a file but a link"):

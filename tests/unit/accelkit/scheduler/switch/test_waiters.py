@@ -72,7 +72,7 @@ def test_a_service_that_runs_with_our_option_is_waited_for(on):
 def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(on):
     machine = on(OURS, DEAD, OURS, DEAD)
     with pytest.raises(
-        ServiceError, match=r"kube-scheduler\.service is failed after 10 s; its last words:\nunknown flag"
+        ServiceError, match=r"kube-scheduler\.service is failed after 10 s; the end of its log:\nunknown flag"
     ):
         SERVICE.wait(machine, "text", MARKER)
     assert 10 < machine.now <= 11
@@ -114,7 +114,7 @@ def test_a_service_is_restarted_with_its_files_read_again(on):
 def test_a_restart_that_fails_is_reported_with_the_last_words(on, command):
     machine = on(OURS, fails=(command,))
     with pytest.raises(
-        ServiceError, match=rf"`systemctl {command}.*` failed with 1: it refuses; its last words:\nunknown"
+        ServiceError, match=rf"`systemctl {command}.*` failed with 1: it refuses; the end of its log:\nunknown"
     ):
         SERVICE.restart(machine)
 
