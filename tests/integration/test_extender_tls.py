@@ -72,7 +72,7 @@ async def test_client_of_our_authority_under_another_name_may_nothing(extender, 
                 assert await answer.json() == {"error": "no name of the client certificate is accepted here"}
     said = [line for line in extender.process.log.read_text().splitlines() if "'somebody'" in line]
     assert len(said) == 1
-    assert "a client certificate of 'somebody' is refused" in said[0]
+    assert "refused a client certificate with the names 'somebody'" in said[0]
 
 
 async def test_probes_and_verbs_are_answered_while_somebody_holds_every_connection(extender):

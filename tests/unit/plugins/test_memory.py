@@ -110,7 +110,7 @@ def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
     [
         ({"nodes": ["c"]}, "cannot find a node with cards named c; choose among a, b"),
         ({"min_free": "lots"}, "'lots' is not a size; write it as"),
-        ({"kubeconfig": "/nowhere/config"}, "kubeconfig /nowhere/config cannot be read"),
+        ({"kubeconfig": "/nowhere/config"}, "cannot read kubeconfig /nowhere/config"),
     ],
 )
 def test_bad_input_is_one_sentence(run_module, arguments, message):
