@@ -22,6 +22,10 @@ _OPTIONS: Final[dict[str, Any]] = {
     "lingering_time": 0,
     "auto_decompress": False,
 }
+# How much of a response is passed to the transport at once.
+_WRITE_BYTES: Final = 64 * 1024
+# A response that the client does not read within this time is dropped.
+_ANSWER_SECONDS: Final = 30.0
 # Size of one read, which is limited because several copies of received data are in memory during parsing.
 _READ_BYTES: Final = 16 * 1024
 
@@ -32,12 +36,14 @@ class Http1Connection(web.RequestHandler):
     Args:
         manager: the manager of all connections, as `make_manager` returns it.
         on_lost: called when the connection has ended.
+        on_unsent: called with the size of the response that waits for the client.
         most_bytes: the maximum total number of bytes to read; None for no limit.
         options: options of `aiohttp.web.RequestHandler`.
 
     Attributes:
         names: the names in the verified client certificate.
         first_request: a future that is done when the first request has arrived or the connection has ended.
+        on_unsent: as given.
     """
 
     __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names", "on_unsent")

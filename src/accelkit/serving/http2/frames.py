@@ -17,8 +17,8 @@ _FRAME_BYTES: Final = 128 * 1024
 _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _FIRST_WINDOW: Final = 65_535
-# Maximum decoded size of all headers of a request.
-_HEADERS_BYTES: Final = 16 * 1024
+# Maximum decoded size of all headers of a request, including 32 bytes for each header.
+_HEADERS_BYTES: Final = 8 * 1024
 _SETTINGS: Final = {
     SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
     SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
