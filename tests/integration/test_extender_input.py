@@ -68,14 +68,14 @@ async def test_filter_names_the_nodes_it_was_asked_about(extender, world):
     for _ in range(96):
         answer = await extender.filter(pod(**{MEMORY: "1024"}), *asked)
         assert answer["NodeNames"] == []
-        assert answer["FailedNodes"] == dict.fromkeys(asked, "node is not known to accelkit")
+        assert answer["FailedNodes"] == dict.fromkeys(asked, "node is unknown to accelkit")
         asked.append(f"no-such-node-{len(asked)}")
 
 
 async def test_filter_tells_unknown_nodes_from_full_ones(extender):
     answer = await extender.filter(pod(**{MEMORY: "1"}), extender.full, "no-such-node", "Ä ../x", "")
     assert answer["NodeNames"] == []
-    unknown = dict.fromkeys(("no-such-node", "Ä ../x", ""), "node is not known to accelkit")
+    unknown = dict.fromkeys(("no-such-node", "Ä ../x", ""), "node is unknown to accelkit")
     assert answer["FailedNodes"] == {extender.full: "insufficient accelkit.io/memory in one card", **unknown}
     assert extender.full not in answer.get("FailedAndUnresolvableNodes", {})
 
@@ -101,7 +101,7 @@ async def test_whole_nodes_come_back_as_they_came(extender, world):
         ("1.5", "is not a whole number"),
         (0.5, "is not a whole number"),
         (1e300, "out of range"),
-        ("9223372036854775807", "more memory than any node has"),
+        ("9223372036854775807", "more memory than any node can have"),
         ("9223372036854775808", "out of range"),
         ("1e999", "out of range"),
         ("8Ei", "out of range"),
@@ -128,11 +128,11 @@ async def test_absurd_request_of_a_real_pod_is_not_bound(extender, world):
     free = await world.node(1, 24)
     await extender.shows(free, lambda view: view["state"] == "shared")
     absurd = await world.pod(2**62)
-    assert "more memory than any node has" in await extender.bind(absurd, free)
+    assert "more memory than any node can have" in await extender.bind(absurd, free)
     odd = await world.pod(8, annotations={"accelkit.io/request": json.dumps({"main": {"split": 3}})})
     assert "do not divide over 3 cards" in await extender.bind(odd, free)
     unreadable = await world.pod(8, annotations={"accelkit.io/request": "{"})
-    assert "accelkit.io/request cannot be read" in await extender.bind(unreadable, free)
+    assert "cannot read accelkit.io/request" in await extender.bind(unreadable, free)
     assert await extender.used(free) == 0
 
 

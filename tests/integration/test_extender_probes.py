@@ -232,7 +232,7 @@ async def test_deleted_node_comes_back_with_its_pods(extender, world):
     assert await extender.bind(pod, node) == ""
     await world.delete_node(node)
     await extender.shows(node, lambda view: not any(card["known"] for card in view["cards"]))
-    assert await extender.bind(await world.pod(20), node) == "node is not known to accelkit"
+    assert await extender.bind(await world.pod(20), node) == "node is unknown to accelkit"
     await world.node(1, 80, name=node)
     await extender.shows(node, lambda view: view["state"] == "shared")
     assert used_by_card(await extender.node(node)) == {f"{node}-0": 60}

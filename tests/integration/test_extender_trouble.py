@@ -142,7 +142,7 @@ async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
     # The scheduler that tries again is sent where the share is kept.
     again = await extender.filter(repeated, nodes[1], nodes[0], spare)
     assert again["NodeNames"] == [nodes[0]]
-    words = f"pod is held on node {nodes[0]}, whose binding is undecided"
+    words = f"pod is reserved on node {nodes[0]} until the result of its Binding is known"
     assert again["FailedNodes"] == {nodes[1]: words, spare: words}
     lost.remove(names[0])
     assert await extender.bind(repeated, nodes[0]) == ""

@@ -98,7 +98,7 @@ async def test_relist_after_all_that_happened_while_away(extender, world, proxy)
     uids = [share["uid"] for card in (await extender.node(node))["cards"] for share in card["shares"]]
     assert uids == [again["metadata"]["uid"]]
     await until(lambda: extender.node(gone), accept=lambda found: found == {})
-    assert await extender.bind(await world.pod(1), gone) == "node is not known to accelkit"
+    assert await extender.bind(await world.pod(1), gone) == "node is unknown to accelkit"
 
 
 async def test_list_that_is_too_old_is_read_again(control_plane, tmp_path, world):

@@ -185,7 +185,7 @@ async def test_what_kubegpu_asks_for_and_cannot_be_had_is_said_in_the_event(mach
     await machines.add(PAIRS)
     three = groups(**{f"gpugrp0_A_gpu_{card}": 0 for card in range(3)})
     assert "no cards that meet the constraints of container main" in await machines.refused(3, resource=GPU, **three)
-    assert "asks for 3 cards for container main, whose limit nvidia.com/gpu is 2" in await machines.refused(
+    assert "requests 3 cards for container main, whose limit nvidia.com/gpu is 2" in await machines.refused(
         2, resource=GPU, **three
     )
 

@@ -351,7 +351,7 @@ async def test_what_a_user_writes_into_an_assignment_is_not_counted_told_and_put
         await annotate(agent, "forger", **{ASSIGNMENT_ANNOTATION: forged})
         told = cluster.sandbox.command("audit", "--extender", url, "--wait", "3", "-o", "json", check=False)
         findings = {found["kind"]: found["message"] for found in json.loads(told.stdout)["findings"]}
-        assert "container ghost, which asks for none" in findings["disbelieved_assignment"]
+        assert "container ghost, which requests none" in findings["disbelieved_assignment"]
         assert held_bytes(cluster.sandbox.inspect()) == {held: GIB}
         # A card that the node does not have: all of them are charged until the agent has looked.
         lost = json.dumps({"version": 1, "containers": {"main": [{"card": "none", "memory_bytes": GIB}]}})

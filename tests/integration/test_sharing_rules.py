@@ -180,12 +180,12 @@ async def test_reserved_cards_are_for_pods_of_a_priority(cluster):
 async def test_replicas_keep_apart_and_others_want_to_be_beside_them(cluster):
     node = await cluster.node()
     waits = await cluster.pod(node, 1, request={"with": WEB})
-    await cluster.refused(waits, "no room on the cards of pods with app=web, which the pod wants to share")
+    await cluster.refused(waits, "no room on the cards that the pod must share with pods that have app=web")
     replicas = [await cluster.pod(node, 2, request={"apart": WEB}, labels={"app": "web"}) for _ in range(2)]
     assert sorted([await cluster.card(pod) for pod in replicas]) == [0, 1]
     await cluster.card(waits)
     third = await cluster.pod(node, 2, request={"apart": WEB}, labels={"app": "web"})
-    await cluster.refused(third, "pods with app=web, from which the pod keeps apart, are on every card with room")
+    await cluster.refused(third, "the pod must not share cards with pods that have app=web, and these use every card with room")
     # It keeps nobody else off, whatever labels a stranger has.
     await cluster.card(await cluster.pod(node, 2, labels={"app": "web", "tier": "stranger"}))
     gone = await cluster.card(replicas[0])

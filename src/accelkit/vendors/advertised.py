@@ -1,4 +1,4 @@
-"""The resources that accelkit's node agents advertise on a node, and whether its kubelet offers any of them."""
+"""Resources that accelkit's node agents advertise on a node, and a check whether its kubelet offers any of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 def read_advertised(node: Node) -> set[str]:
     """Return the resources of other systems that accelkit's agents advertise, or have advertised, on a node.
 
-    A kubelet may write the annotation of its own node, so names that no agent can advertise are ignored.
+    A kubelet may change the annotation of its own node, so names that no agent can advertise are ignored.
     """
     return set((node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")) & _list_advertisable()
 
 
 def gives_any(node: Node) -> bool:
-    """Return whether a resource that accelkit's agents advertise is allocatable on the node, under any of its names."""
+    """Return whether the node has an allocatable amount of a resource that accelkit's agents advertise."""
     allocatable = node.status.allocatable or {}
     native = load_own_dialect("native").resources
     return any(allocatable.get(name, "0") != "0" for name in (native.memory, native.cards, *read_advertised(node)))

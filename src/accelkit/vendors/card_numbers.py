@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# More digits than any card number has, and few enough to fit into a 64-bit integer.
+# 18 digits are more than any card number has, and fit into a 64-bit integer.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _PREFIX: Final = "card"
 
 
 def parse_number(text: str) -> int | None:
-    """Return a text as a number, or None if it is not a number."""
+    """Return the number that a text contains, or None if the text is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 

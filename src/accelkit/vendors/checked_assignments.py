@@ -29,13 +29,13 @@ def check_assignment(
     unit_bytes: int,
     compute: Mapping[str, int] | None = None,
 ) -> Assignment:
-    """Return the valid part of an assignment that is written on a pod; empty if the pod requests no card.
+    """Return the valid part of the assignment in a pod's annotation; empty if the pod requests no card.
 
     Args:
         pod: the pod.
         written: the assignment.
-        capacities: the memory of each card of the node that can be shared, by ID; None if the cards are unknown, which
-            accepts the cards as written.
+        capacities: the shareable memory of each card of the node, by card ID. If it is None, the cards are unknown and
+            are accepted as written.
         unit_bytes: the memory unit of this pod.
         compute: the compute of a card that each container holds, if it was read before, otherwise None. It is used if
             the limits do not state the compute.
@@ -60,19 +60,19 @@ def check_assignment(
 
 
 def describe_difference(written: Assignment, valid: Assignment) -> str:
-    """Return a sentence about the invalid part of an assignment; empty if all of it is valid."""
+    """Return a sentence about the invalid part of an assignment; empty if the whole assignment is valid."""
     for name, shares in written.containers.items():
         if shares and name != MOVING and name not in valid.containers:
-            return f"it gives cards to container {shorten(name, _MAX_NAME)}, which asks for none"
+            return f"it assigns cards to container {shorten(name, _MAX_NAME)}, which requests none"
     for name, shares in valid.containers.items():
         if name != MOVING and _amounts(written.containers.get(name, ())) != _amounts(shares):
             stated, held = _describe(written.containers.get(name, ())), _describe(shares)
-            return f"it gives container {name} {stated}, but the pod's limits give it {held}"
+            return f"it assigns {stated} to container {name}, but the pod's limits allow {held}"
     return ""
 
 
 def list_compute(assignment: Assignment) -> dict[str, int]:
-    """Return the compute of a card that each container holds, by name, without containers that hold none."""
+    """Return the compute of a card that each container holds, by container name, without containers that hold none."""
     found = {
         name: max((share.compute for share in shares if not share.whole), default=0)
         for name, shares in assignment.containers.items()
@@ -123,14 +123,14 @@ class _Check:
         if not self.shared:
             raise self._missing(resource)
         if total > MAX_AMOUNT:
-            raise AssignmentError(f"container {self.container.name} asks for more memory than any node has")
+            raise AssignmentError(f"container {self.container.name} requests more memory than any node can have")
         self._check_cards(self.shared, len(self.shared))
         if len(self.shared) > 1:
             amounts = [share.memory_bytes for share in self.shared]
             if sum(amounts) != total or any(amount <= 0 or amount % self.unit_bytes for amount in amounts):
                 raise AssignmentError(
-                    f"container {self.container.name} was given {format_bytes(sum(amounts))} on {len(amounts)} cards, "
-                    f"its limit is {format_bytes(total)}"
+                    f"container {self.container.name} was assigned {format_bytes(sum(amounts))} on {len(amounts)} "
+                    f"cards, but its limit is {format_bytes(total)}"
                 )
         if self.compute is None:
             compute = max(share.compute for share in self.shared)
@@ -144,22 +144,22 @@ class _Check:
         cards = [share.card for share in shares]
         if len(set(cards)) != count or len(cards) != count:
             raise AssignmentError(
-                f"container {self.container.name} was given {count_cards(len(set(cards)))} and asks for {count}"
+                f"container {self.container.name} was assigned {count_cards(len(set(cards)))} but requests {count}"
             )
         for card in cards:
             known = 0 < len(card) <= MAX_CARD_ID if self.capacities is None else card in self.capacities
             if not known:
                 raise AssignmentError(
-                    f"container {self.container.name} was given card {shorten(card, MAX_CARD_ID)}, which its node does "
-                    "not have"
+                    f"container {self.container.name} was assigned card {shorten(card, MAX_CARD_ID)}, which does not "
+                    "exist on its node"
                 )
 
     def _missing(self, resource: str) -> AssignmentError:
-        return AssignmentError(f"its assignment gives container {self.container.name} no {resource}")
+        return AssignmentError(f"its assignment contains no {resource} for container {self.container.name}")
 
 
 def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Mapping[str, int] | None) -> bool:
-    # A pod can only give up shares that it held: on cards of its node, and at most as much as it requests.
+    # A pod can only release shares that it held. These are on cards of its node, and at most as large as its request.
     return (
         capacities is not None
         and all(share.card in capacities for share in moving)
@@ -171,7 +171,7 @@ def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Map
 
 
 def _amounts(shares: Sequence[Share]) -> list[tuple[str, bool, int, int]]:
-    # A whole card has all of its memory, whatever number the assignment states.
+    # A whole card includes all of its memory, regardless of the amount in the assignment.
     return sorted((s.card, s.whole, 0 if s.whole else s.memory_bytes, 0 if s.whole else s.compute) for s in shares)
 
 

@@ -1,6 +1,6 @@
-"""The dialects in which pods may hold cards, including dialects that are no longer or not yet in use.
+"""Dialects in which pods may hold cards, including dialects that are no longer or not yet in use.
 
-Pods of a dialect that was taken out of use hold their cards until they end.
+After a dialect is no longer in use, its pods hold their cards until they end.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class DeviceResources:
     Attributes:
         memory: the resources that count units of memory.
         cards: the resources that count whole cards.
-        ambiguous: those of these resources that device plugins of other systems also serve. They count only for pods
-            with an assignment.
+        ambiguous: the resources in `memory` and `cards` that device plugins of other systems also serve. They count
+            only for pods with an assignment.
     """
 
     memory: tuple[str, ...]
@@ -37,7 +37,7 @@ NO_RESOURCES: Final = DeviceResources((), (), frozenset())
 
 
 def list_device_resources(served: Dialect) -> DeviceResources:
-    """Return the resources of a dialect that an agent serves, and of all other dialects that agents can serve."""
+    """Return the resources of the dialect that an agent serves, and of all other dialects that agents can serve."""
     all_resources = [served.resources, *(each.resources for each in _list_others([served.name]) if each.advertised)]
     memory = tuple(dict.fromkeys(each.memory for each in all_resources if each.memory))
     cards = tuple(dict.fromkeys(each.cards for each in all_resources if each.cards))
@@ -46,14 +46,14 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reader of pods that may hold cards, in the dialects in use or otherwise in dialects that may have been in use.
+    """Reader of pods that may hold cards, first in the dialects in use, then in dialects that may have been in use.
 
     In a dialect that is not in use, a pod counts if no device plugin of another system serves its resources, or if the
     pod has an assignment.
 
     Args:
         dialects: the dialects in use.
-        advertised: whether, in addition to these, only dialects that accelkit's agents can serve count.
+        advertised: whether the dialects that are not in use count only if accelkit's agents can serve them.
     """
 
     def __init__(self, dialects: Sequence[Dialect], *, advertised: bool = False) -> None:
@@ -66,7 +66,7 @@ class BoundPodReader:
         self._all = PodReader([*dialects, *others])
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as read; None if it has nothing to do with cards."""
+        """Return the pod as read; None if it neither requests cards nor has an assignment."""
         found = self._reader.read(pod)
         if found is None or not found.requests_cards:
             former = self._former.read(pod)

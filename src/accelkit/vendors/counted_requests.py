@@ -1,4 +1,4 @@
-"""Requests of containers in the dialects that do not count units of memory.
+"""Requests of containers in dialects that do not count units of memory.
 
 Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's 2025
 source counts slices of one card. accelkit counts slices as compute, because all cards in the ledger have equal compute.
@@ -19,15 +19,15 @@ from accelkit.texts import count_cards
 from accelkit.vendors.card_numbers import parse_card_name
 from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 
-# Enough for several times as many containers as a node can run.
+# This is enough for several times the number of containers that a node can run.
 _MAX_ANNOTATION: Final = 64 * 1024
-# Containers name few amounts. The number is limited because each amount is compared on every card.
+# Containers request few amounts. The number is limited because each amount is compared on every card.
 MAX_AMOUNTS: Final = 16
 _PAIR: Final = 2
 
 
 class CardContainer(msgspec.Struct, frozen=True):
-    """A container of a pod: its kind, which determines how long it holds its cards, and its limits as written."""
+    """A container of a pod, with its limits as written. Its kind determines how long it holds its cards."""
 
     name: str
     kind: Kind
@@ -35,7 +35,7 @@ class CardContainer(msgspec.Struct, frozen=True):
 
 
 def parse_amount(container: CardContainer, resource: str) -> int:
-    """Return a container's limit for a resource; 0 if there is none.
+    """Return a container's limit for a resource; 0 if it has no such limit.
 
     Raises:
         RequestError: the limit cannot be read.
@@ -48,7 +48,7 @@ def parse_amount(container: CardContainer, resource: str) -> int:
 
 
 def check_length(key: str, text: str) -> None:
-    """Check that an annotation is not longer than any reasonable one.
+    """Check that an annotation does not exceed the maximum length.
 
     Raises:
         RequestError: the annotation is too long.
@@ -58,7 +58,7 @@ def check_length(key: str, text: str) -> None:
 
 
 def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
-    """Return the request of a container in one of these dialects; None if there is none.
+    """Return the request of a container in the first of these dialects that it uses; None if it uses none.
 
     Raises:
         RequestError: the request cannot be granted as written.
@@ -75,7 +75,7 @@ def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) 
 def apply_pod_rules(
     annotations: Mapping[str, str], dialects: Sequence[Dialect], requests: Sequence[ContainerRequest]
 ) -> tuple[ContainerRequest, ...]:
-    """Return the requests with the conditions on cards from the pod's annotations.
+    """Return the requests, restricted by the rules in the pod's annotations.
 
     Raises:
         RequestError: an annotation cannot be read, or cannot be satisfied.
@@ -90,28 +90,28 @@ def apply_pod_rules(
 def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[str, int]) -> ContainerRequest:
     if len(counts) > 1:
         raise RequestError(
-            f"container {container.name} asks for {' and '.join(counts)}", next_step="ask for one of them"
+            f"container {container.name} requests {' and '.join(counts)}", next_step="request one of them"
         )
     ((name, count),) = counts.items()
     if count > MAX_CARDS:
-        raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} are allowed")
+        raise RequestError(f"container {container.name} requests {count} {name}, at most {MAX_CARDS} are allowed")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
-        raise RequestError(f"container {container.name} asks for more than {count_cards(count)} can have")
+        raise RequestError(f"container {container.name} requests more than {count_cards(count)} can provide")
     amounts = _read_amounts(container, names, name, count)
     kind, per_card = container.kind, (memory // count, compute // count)
     return ContainerRequest(container.name, kind, count, *per_card, amounts=amounts, counted_by=name)
 
 
 def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: str, count: int) -> Amounts:
-    """Return the amounts on each card of a container apart from memory and compute, rounded down."""
+    """Return the amounts on each card of a container, except for memory and compute, rounded down."""
     found = {counted_by: 1}
     for name in container.limits if names.amounts else ():
         if names.is_amount(name) and name not in names.counts and (amount := parse_amount(container, name)):
             found[name] = amount // count
     if len(found) > MAX_AMOUNTS:
         raise RequestError(
-            f"container {container.name} asks for {len(found)} amounts of its cards, at most {MAX_AMOUNTS} are allowed"
+            f"container {container.name} requests {len(found)} amounts of its cards, at most {MAX_AMOUNTS} are allowed"
         )
     return build_amounts(found)
 
@@ -119,8 +119,8 @@ def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: st
 def _read_slices(container: CardContainer, names: ResourceNames, slices: int) -> ContainerRequest:
     if slices > names.per_card:
         raise RequestError(
-            f"container {container.name} asks for {slices} {names.slices}, a card has {names.per_card}",
-            next_step=f"ask for at most {names.per_card}",
+            f"container {container.name} requests {slices} {names.slices}, but a card has {names.per_card}",
+            next_step=f"request at most {names.per_card}",
         )
     return ContainerRequest(container.name, container.kind, 1, 0, slices * WHOLE_COMPUTE // names.per_card)
 
@@ -164,19 +164,21 @@ def _check_linked(rules: PodRules, together: Sequence[str], requests: Sequence[C
     for request in requests:
         if request.counted_by and request.cards != _PAIR:
             raise RequestError(
-                f"{rules.linked}: container {request.container} asks for {count_cards(request.cards)}, "
+                f"{rules.linked}: container {request.container} requests {count_cards(request.cards)}, "
                 "which is not a pair",
-                next_step="ask for two linked cards in each container",
+                next_step="request two linked cards in each container",
             )
 
 
 def _check_together(rules: PodRules, together: Sequence[str], requests: Sequence[ContainerRequest]) -> None:
     by_name = {request.container: request for request in requests}
     if len(set(together)) != len(together) or len(together) == 1:
-        raise RequestError(f"{rules.same_card} needs two or more different containers, not {', '.join(together)}")
+        raise RequestError(
+            f"{rules.same_card} requires at least two different containers, but lists {', '.join(together)}"
+        )
     for name in together:
         if name not in by_name or by_name[name].cards != 1 or by_name[name].whole:
-            raise RequestError(f"{rules.same_card} names {name}, which does not ask for exactly one card")
+            raise RequestError(f"{rules.same_card} names {name}, which does not request exactly one card")
 
 
 def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> frozenset[int]:
@@ -187,5 +189,5 @@ def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> frozenset[i
         raise RequestError(f"{key} names {len(words)} cards, at most {MAX_CARDS} are allowed")
     numbers = {word: parse_card_name(word) for word in words}
     if wrong := sorted(word for word, number in numbers.items() if number is None):
-        raise RequestError(f"{key} names {', '.join(wrong)}", next_step="write it as card0,card1")
+        raise RequestError(f"{key} contains invalid names: {', '.join(wrong)}", next_step="write it as card0,card1")
     return frozenset(number for number in numbers.values() if number is not None)

@@ -25,18 +25,20 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.CARD_MEMORY: "fewer than {counted} of {detail}",
         MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
         MisfitReason.REUSE: (
-            "container {detail} cannot take over the devices of an init container that lie on several cards"
+            "container {detail} cannot reuse the devices of an init container, because they are on several cards"
         ),
         MisfitReason.TOO_COMPLEX: "the request has too many combinations to search",
         MisfitReason.NO_INVENTORY: "node has no accelkit inventory",
         MisfitReason.BAD_INVENTORY: "node's accelkit inventory is unknown",
         MisfitReason.UNIT: "node does not use the cluster's memory unit: {detail}",
         MisfitReason.CORRECTING: "assignments on the node are being corrected",
-        MisfitReason.UNKNOWN_NODE: "node is not known to accelkit",
-        MisfitReason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
+        MisfitReason.UNKNOWN_NODE: "node is unknown to accelkit",
+        MisfitReason.HELD_ELSEWHERE: "pod is reserved on node {detail} until the result of its Binding is known",
         MisfitReason.CARD_IDS: "no room on the cards that the pod names ({detail})",
-        MisfitReason.BESIDE: "no room on the cards of pods with {detail}, which the pod wants to share",
-        MisfitReason.APART: "pods with {detail}, from which the pod keeps apart, are on every card with room",
+        MisfitReason.BESIDE: "no room on the cards that the pod must share with pods that have {detail}",
+        MisfitReason.APART: (
+            "the pod must not share cards with pods that have {detail}, and these use every card with room"
+        ),
         MisfitReason.RESERVED: "the cards with room are reserved for {detail}",
         MisfitReason.QUOTA: "{detail}",
     }
@@ -44,7 +46,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
 
 
 class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The extended resources of a dialect; names of resources that it does not have are empty.
+    """The extended resources of a dialect. The name of a resource that the dialect does not have is empty.
 
     Attributes:
         memory: the resource for units of memory on one card.
@@ -55,7 +57,7 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         slices: the resource for equal parts of one card, which consists of `per_card` slices.
         amounts: the prefix of all resources with which a container with `counts` requests parts of its cards. Amounts
             other than memory and compute are only counted: a card has an equal part of the amount in its node's status.
-        monitoring: the resources that take nothing from a card.
+        monitoring: the resources that use no part of a card.
     """
 
     memory: str = ""
@@ -75,11 +77,11 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def with_devices(self) -> tuple[str, ...]:
-        """The resources for which a container gets device nodes of cards, whether or not it takes a share of them."""
+        """The resources for which a container gets device nodes of cards, with or without a share of the cards."""
         return (*self.requestable, *self.monitoring)
 
     def is_amount(self, name: str) -> bool:
-        """Return whether a resource is an amount of cards that accelkit only counts; those in `counts` are as well."""
+        """Return whether a resource, which may be in `counts`, is an amount of cards that accelkit only counts."""
         return bool(self.amounts) and name.startswith(self.amounts) and name not in self._understood
 
     @property
@@ -93,19 +95,19 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Labels of nodes that name their cards. A long value continues under the key with 2, 3…, after a `Z`.
+    """Labels of nodes that name their cards. A long value continues under the same key with the suffix 2, 3…
 
     Attributes:
         numbers: the key of the numbers, such as `0.1.2`.
         names: the key of the names, such as `card0.card1`, read if there are no numbers.
         vendor: the vendor of these cards, as profiles name it.
-        pci_groups: the key of groups of cards, such as `0.1_2.3`. A label that takes a card out can take out its group.
+        pci_groups: the key of groups of cards, such as `0.1_2.3`. A label that disables a card can disable its group.
         numa: the key of the cards of each NUMA node, such as `0-0.1_1-2.3`.
-        links: the key of pairs of linked cards with a tile of each, such as `0.0-1.0_2.0-3.0`. Cards are named by their
-            places among the numbers.
+        links: the key of pairs of linked cards with a tile of each, such as `0.0-1.0_2.0-3.0`. A card is identified by
+            its position in `numbers`.
         link_kind: the name of such a link.
         tiles: the resource that counts the tiles of cards.
-        tiles_out: the texts before `card0_gt1` in the keys of labels that take a tile out.
+        tiles_out: the texts before `card0_gt1` in the keys of labels that disable a tile.
     """
 
     numbers: str
@@ -122,7 +124,7 @@ class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pod annotations that restrict the choice of cards: lists of card names, and of containers that share one card.
 
-    The key of an annotation that is not read is empty.
+    An empty key means that the annotation is not read.
 
     Attributes:
         single_numa: the annotation that is `true` if all cards of a container must be on one NUMA node.
@@ -167,11 +169,11 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ConfigMap in kube-system that lists the bad cards of one node.
+    """A ConfigMap in kube-system that lists the unhealthy cards of one node.
 
     Attributes:
-        config_map: the name of the ConfigMap, with `{node}`.
-        key: the entry with the IDs or numbers of the cards, separated by commas.
+        config_map: the name of the ConfigMap, with the placeholder `{node}`.
+        key: the key of the IDs or numbers of the cards, separated by commas.
     """
 
     config_map: str
@@ -189,20 +191,21 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         one_card_per_pod: whether all sharing containers of a pod share one card.
-        texts: messages by reason, with `{cards}` and `{detail}`.
-        advertised: whether accelkit's node agent can serve its resources; otherwise the system's device plugin does.
+        texts: messages by reason, with the placeholders `{cards}` and `{detail}`.
+        advertised: whether accelkit's node agent can serve its resources. Otherwise, the system's device plugin serves
+            them.
         node_label: the label on nodes that share their cards; empty for none.
         logs: the location of its log files.
         annotations: the format in which it records a pod's cards on the pod; None if there is none.
-        also_written: further pod annotations that are written by its scheduler or device plugin and not by users.
+        also_written: other pod annotations that its scheduler or device plugin writes, but users do not.
         plugin_writes: whether a device plugin of another system writes these annotations.
         environment: variables of a container, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that restrict the choice of cards.
         groups: an annotation with nested groups of cards; None if there is none.
-        card_labels: node labels from which cards are read if accelkit's agent wrote no inventory; None for none.
+        card_labels: node labels from which cards are read if there is no inventory of accelkit's agent; None for none.
         preferred_card: the suffix of node labels whose value names the card that is assigned first.
-        disabled_cards: the text before a card's name in the keys of labels that take it out of placement.
-        unhealthy_cards: the ConfigMap with the bad cards of a node; None if there is none.
+        disabled_cards: the text before a card's name in the keys of labels that exclude the card from placement.
+        unhealthy_cards: the ConfigMap with the unhealthy cards of a node; None if there is none.
         extender_path: the base path of its extender; empty for none.
         inspect: the format of its extender's response to `inspect`; None if there is none.
     """
@@ -234,7 +237,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
-        """The pod annotations that are written by schedulers and device plugins and not by users."""
+        """The pod annotations that schedulers and device plugins write, but users do not."""
         return (*(self.annotations.keys if self.annotations else ()), *self.also_written)
 
     @property
@@ -246,14 +249,14 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
 
     def without(self, annotations: Collection[str]) -> Dialect:
-        """Return the dialect without the pod rules in these annotations."""
+        """Return the dialect with only the pod rules that do not use any of these annotations."""
         if (rules := self.pod_rules) is None or not annotations:
             return self
         kept = {name: "" if key in annotations else key for name, key in msgspec.structs.asdict(rules).items()}
         return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the message for a misfit; user text is shortened, because the message is repeated for each node."""
+        """Return the message for a misfit. User text is shortened, because the message is repeated for each node."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         counted = count_cards(misfit.cards)
         return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -1,7 +1,7 @@
-"""Loading of dialects: the resource names and messages of a system whose pods accelkit reads.
+"""Loader of dialects: the resource names and messages of systems whose pods accelkit reads.
 
-accelkit's own dialect is `native`. A dialect is a YAML file in `data/dialects`, or a plug-in. Messages that it does not
-define come from `accelkit.vendors.dialect`.
+accelkit's own dialect is `native`. A dialect is a YAML file in `data/dialects`, or a plug-in.
+`accelkit.vendors.dialect` defines the messages that a dialect omits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ prepare(Dialect)
 
 
 def list_own_dialect_names() -> list[str]:
-    """Return the names of accelkit's own dialects, sorted."""
+    """Return the names of the dialects that are part of accelkit, sorted."""
     return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
 
 
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
-    """Return the names of all dialects, sorted: those of accelkit and of other distributions, without loading them.
+    """Return the names of all dialects of accelkit and other distributions, sorted, without loading the dialects.
 
-    With `advertised`, load all dialects and return only those that accelkit's node agent can serve.
+    With `advertised`, load all dialects and return only the names of dialects that accelkit's node agent can serve.
     """
     if advertised:
         return [dialect.name for dialect in load_usable_dialects() if dialect.advertised]
@@ -55,18 +55,18 @@ def load_dialect(name: str) -> Dialect:
         return read_document(plugin, Dialect)
     if name not in own:
         raise ProfileError(
-            f"there is no dialect {name!r}",
-            next_step=f"choose one of {', '.join(list_dialect_names())}, or install the distribution that has it",
+            f"unknown dialect {name!r}",
+            next_step=f"choose one of {', '.join(list_dialect_names())}, or install the distribution that contains it",
         )
     return load_own_dialect(name)
 
 
 @cache
 def load_own_dialect(name: str) -> Dialect:
-    """Read one of accelkit's own dialects, even if another distribution uses its name.
+    """Read a dialect that is part of accelkit, even if another distribution uses its name.
 
     Raises:
-        ProfileError: its file is invalid.
+        ProfileError: the file of the dialect is invalid.
     """
     try:
         document = load_yaml((_folder() / f"{name}.yaml").read_text())
@@ -93,7 +93,7 @@ def load_served_dialect(name: str) -> Dialect:
 
 @cache
 def load_usable_dialects() -> tuple[Dialect, ...]:
-    """Read all dialects that can be used, by name. The others are logged, and their pods are not read.
+    """Read all usable dialects, sorted by name. Log the unusable dialects; their pods are not read.
 
     If another distribution uses the name of an accelkit dialect, accelkit's own dialect takes precedence.
     """
@@ -107,13 +107,13 @@ def load_usable_dialects() -> tuple[Dialect, ...]:
 
 
 def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
-    """Return the dialects in which the pods of a cluster are read if none are configured.
+    """Return the dialects in which the pods of a cluster are read by default.
 
     These are the dialects that accelkit's node agents can serve. If device plugins of other systems can serve the same
     resources, the dialect counts only if accelkit's agents advertise it in this cluster.
 
     Args:
-        advertised: the annotation `accelkit.io/advertised` of each node; empty if it is missing.
+        advertised: the value of the annotation `accelkit.io/advertised` of each node; empty if it is missing.
     """
     ours = {name for text in advertised for name in text.split(",")}
     dialects = load_dialects(list_dialect_names(advertised=True))
@@ -121,24 +121,24 @@ def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
-    """Read several dialects, each once, in the order given."""
+    """Read several dialects in the given order, without duplicates."""
     return tuple(load_dialect(name) for name in dict.fromkeys(names))
 
 
 def list_assignment_keys() -> tuple[str, ...]:
     """Return the annotations of pods that schedulers and device plugins of any dialect write, sorted.
 
-    A pod may use a dialect that is not in use now, and is read as soon as the dialect is in use.
+    All dialects count, because a pod of an unused dialect is read as soon as the dialect is in use.
     """
     dialects = load_dialects(list_dialect_names())
     return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))
 
 
 def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the base paths of the extenders of other systems, each once.
+    """Return the base paths of the extenders of other systems, without duplicates.
 
     Args:
-        in_use: names of dialects that count in addition to accelkit's own.
+        in_use: the names of dialects that count in addition to the dialects that are part of accelkit.
     """
     dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))

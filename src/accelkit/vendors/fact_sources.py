@@ -6,13 +6,13 @@ import msgspec
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source of a fact, and its parameters.
+    """A source of a fact, with its parameters.
 
     Attributes:
-        name: the name of the card source, `from` in YAML; node agents have a table of them.
+        name: the name of the card source (`from` in YAML), which node agents look up in a table.
         key: the key in the profile's `facts` file.
-        path: the file or entry below the device's sysfs folder. With `*`, the first match by name counts.
-        pattern: the format of the fact, with `{}` for the content of the file.
+        path: the file or entry below the device's sysfs folder. If it contains `*`, the first match by name counts.
+        pattern: the format of the fact, with `{}` as placeholder for the content of the file.
     """
 
     name: str = msgspec.field(name="from")

@@ -14,7 +14,7 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int) -> Assignment | None:
-    """Return the assignment from another system; None if the pod does not have one.
+    """Return the assignment that another system wrote; None if the pod has no such assignment.
 
     Args:
         pod: a bound pod.
@@ -36,7 +36,7 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
         return None
     # accelkit uses the driver's number. Systems with their own numbers count from 0, like the driver.
     by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
-    # These systems do not record init containers. The kubelet gave them devices on the same card.
+    # These systems do not record init containers. The kubelet allocated devices of the same card to them.
     fallback = next(iter(numbers.values()), ())
     named = {
         each.container: tuple(_find_cards(each, numbers.get(each.container, fallback), by_number))
@@ -49,10 +49,10 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
 def _find_cards(request: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
     if len(numbers) != request.cards:
         given = count_cards(len(numbers))
-        raise AssignmentError(f"container {request.container} was given {given} and asks for {request.cards}")
+        raise AssignmentError(f"container {request.container} was assigned {given} but requests {request.cards}")
     for number in numbers:
         if (card := cards.get(number)) is None:
             raise AssignmentError(
-                f"container {request.container} was given card {number}, which its node does not have"
+                f"container {request.container} was assigned card {number}, which does not exist on its node"
             )
         yield Share(card.id, request.memory_bytes, request.compute, whole=request.whole, amounts=request.amounts)

@@ -20,12 +20,12 @@ from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import check_length
 from accelkit.vendors.dialect import GroupNames
 
-# KubeGPU's scoring functions for a resource: its default, and the one that packs tightly, like accelkit.
+# KubeGPU's scoring functions for a resource that accelkit accepts: the default, and the function that packs tightly.
 _SCORERS: Final = frozenset({0, 1})
 _CARDS: Final = "cards"
 _MEMORY: Final = "memory"
 
-# The names of outer group, inner group and card; empty for a group without a name.
+# The names of outer group, inner group and card. The name of an unnamed group is empty.
 _Name = tuple[str, str, str]
 
 
@@ -35,7 +35,7 @@ class _Container(msgspec.Struct):
 
 
 class _PodInfo(msgspec.Struct):
-    """The part of KubeGPU's PodInfo that users write. The fields that its scheduler adds are not read."""
+    """The part of KubeGPU's PodInfo that users write, without the fields that KubeGPU's scheduler adds."""
 
     requests: dict[str, int] | None = None
     initcontainer: dict[str, _Container] | None = None
@@ -51,7 +51,7 @@ _pod_info = msgspec.json.Decoder(_PodInfo)
 
 @dataclass(slots=True)
 class _CardCounts:
-    """Request of a container: a number of cards, and the minimum memory of the cards that it names."""
+    """Request of a container: the number of cards, and the minimum memory of each named card."""
 
     count: int = 0
     least: dict[_Name, int] = field(default_factory=dict)
@@ -68,9 +68,9 @@ def apply_groups(
 
     Args:
         annotations: the annotations of the pod.
-        names: the key of the annotation, and the terms in it.
+        names: the key of the annotation, and the terms that it contains.
         requests: the requests by container.
-        own: the containers that request whole cards by the limit of this dialect.
+        own: the containers that request whole cards through the limit of this dialect.
 
     Raises:
         RequestError: the annotation cannot be read, or cannot be granted as written.
@@ -81,14 +81,14 @@ def apply_groups(
     try:
         info = _pod_info.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise RequestError(f"{key} cannot be read: {exc}") from exc
+        raise RequestError(f"cannot read {key}: {exc}") from exc
     counts = {name: found for name, each in info.containers.items() if (found := _read(name, each, names)).cards}
     for name, found in counts.items():
         limit = requests[name].cards if name in own else 0
         if found.cards > limit:
             cards = f"{found.cards} card{'' if found.cards == 1 else 's'}"
             raise RequestError(
-                f"{key} asks for {cards} for container {name}, whose limit {names.counts[0]} is {limit}",
+                f"{key} requests {cards} for container {name}, whose limit {names.counts[0]} is {limit}",
                 next_step="set the limit to the number of its cards, because the kubelet allocates the limit",
             )
     policy = Policy.TOPOLOGY.value if _read_topology(info, names) else ""
@@ -103,11 +103,11 @@ def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...
 
     Args:
         least: the minimum memory of each named card, in bytes, by outer group, inner group and card.
-        cards: the number of cards; those without a name may be any.
+        cards: the number of cards. An unnamed card may be any card.
     """
     sockets: dict[_Name, dict[_Name, list[int]]] = {}
     for (outer, inner, card), memory in sorted(least.items()):
-        # A group or a card outside of a group forms a group by itself.
+        # A group without an outer group, or a card without a group, counts as a separate group.
         socket = (outer, "", "") if outer else ("", inner, "" if inner else card)
         switch = ("", inner, "" if inner else card)
         sockets.setdefault(socket, {}).setdefault(switch, []).append(memory)
@@ -119,7 +119,7 @@ def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...
         if len(alone) == 1 and not together:
             free += alone
             continue
-        # A single group is always on one socket.
+        # The cards of a single group are always on one socket.
         socket_number = number if len(together) + bool(alone) > 1 else None
         groups += [_build_group(Near.SWITCH, mins, socket_number) for mins in together]
         groups += [_build_group(Near.SOCKET, alone, socket_number)] if alone else []
@@ -144,14 +144,14 @@ def _refine(request: ContainerRequest, counts: _CardCounts, policy: str) -> Cont
 
 
 def _read_topology(info: _PodInfo, names: GroupNames) -> bool:
-    """Return whether the best connected cards are requested, which is the default."""
+    """Return whether the pod requests the best connected cards, which is the default."""
     lists = (info.requests, *(each.requests for each in info.containers.values()))
     values = [found[names.topology] for found in lists if found and names.topology in found]
     for value in values:
         if value not in {0, 1}:
             raise RequestError(
                 f"{names.annotation}: {names.topology} is {value}",
-                next_step="set it to 1 for the best connected cards, to 0 for any",
+                next_step="set it to 1 for the best connected cards, or to 0 for any cards",
             )
     return all(values)
 
@@ -165,32 +165,32 @@ def _read(container: str, given: _Container, names: GroupNames) -> _CardCounts:
         if name is None and resource not in names.counts:
             continue
         if not 0 <= amount <= MAX_AMOUNT:
-            raise _refuse(container, resource, names, f"the impossible amount {amount}")
+            raise _refuse(container, resource, names, f"the invalid amount {amount}")
         if name is None:
             found.count = max(found.count, amount)
         else:
             amounts.setdefault(name[0], {})[name[1]] = amount
     for resource, scorer in (given.scorer or {}).items():
         if resource.startswith(names.prefixes) and scorer not in _SCORERS:
-            raise _refuse(container, resource, names, f"scorer {scorer}", "leave it out: cards are packed tightly")
+            raise _refuse(container, resource, names, f"scorer {scorer}", "remove it: accelkit packs cards tightly")
     found.least = {name: each[_MEMORY] for name, each in amounts.items() if _check_card(container, name, each, names)}
     return found
 
 
 def _check_card(container: str, name: _Name, amounts: dict[str, int], names: GroupNames) -> bool:
-    """Return whether a named card is requested; `amounts` receives its minimum memory."""
+    """Return whether a named card is requested; set its minimum memory in `amounts` to 0 if it is missing."""
     path = "/".join(filter(None, name))
     if amounts.get(_CARDS, 0) > 1:
-        raise _refuse(container, path, names, f"{amounts[_CARDS]} of one card", "name each card separately")
+        raise _refuse(container, path, names, f"{amounts[_CARDS]} cards with one name", "name each card separately")
     if not amounts.get(_CARDS) and amounts.get(_MEMORY):
-        step = f"add {_CARDS}: 1, or ask for accelkit.io/memory on a shared card"
-        raise _refuse(container, path, names, "memory without its card", step)
+        step = f"add {_CARDS}: 1, or request accelkit.io/memory on a shared card"
+        raise _refuse(container, path, names, "memory of a card that it does not request", step)
     amounts.setdefault(_MEMORY, 0)
     return bool(amounts.get(_CARDS))
 
 
 def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str] | None:
-    """Return the groups and the card that a resource names, and the amount of the card; None for other resources."""
+    """Return the groups and the card in the name of a resource, and its last word; None for other resources."""
     prefix = next((each for each in names.prefixes if resource.startswith(each)), None)
     if prefix is None:
         return None
@@ -206,8 +206,8 @@ def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str
         case [names.card, str(card), ("cards" | "memory") as amount] if card:
             return (groups[0], groups[1], card), amount
     known = f"{prefix}[{names.socket}/A/][{names.switch}/B/]{names.card}/0/{_CARDS} or …/{_MEMORY}"
-    raise _refuse(container, resource, names, "an unsupported resource", f"ask for {known}")
+    raise _refuse(container, resource, names, "an unsupported resource", f"request {known}")
 
 
 def _refuse(container: str, resource: str, names: GroupNames, what: str, next_step: str = "") -> RequestError:
-    return RequestError(f"{names.annotation}: container {container} asks for {what}: {resource}", next_step=next_step)
+    return RequestError(f"{names.annotation}: container {container} requests {what}: {resource}", next_step=next_step)

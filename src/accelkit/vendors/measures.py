@@ -1,4 +1,4 @@
-"""The files in which kernel drivers publish measures of their cards, such as temperature and power, as data."""
+"""Table of the files in which kernel drivers publish measures of their cards, such as temperature and power."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 from accelkit.yaml import load_yaml
 
-# The entry for all other drivers: the kernel's common sensor interface.
+# The entry for all other drivers, which use the kernel's common sensor interface.
 _OTHER: Final = "other"
 
 
@@ -21,7 +21,7 @@ class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file that may contain a measure; `measures.yaml` describes each field.
 
     Attributes:
-        file: a pattern below the card's folder.
+        file: a file name pattern, relative to the card's folder.
         multiply: the factor from the file's unit to the base unit, together with `divide`.
     """
 
@@ -38,7 +38,7 @@ class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files of a driver by measure, in the order in which they are read. The names state the base units."""
+    """The files of a driver by measure, in the order in which they are read. Field names contain the base units."""
 
     utilization_ratio: tuple[MeasureFile, ...] = ()
     memory_used_bytes: tuple[MeasureFile, ...] = ()
@@ -60,7 +60,7 @@ prepare(MeasureFiles)
 
 
 def find_measure_files(driver: str | None) -> MeasureFiles:
-    """Return the files of a kernel driver; for an unknown driver, those that any driver may have."""
+    """Return the files of a kernel driver; for an unknown driver, the files that any driver may have."""
     found = _load()
     return found.get(driver or _OTHER, found[_OTHER])
 

@@ -1,4 +1,4 @@
-"""Conversion of a pod into a `CardPod`, once for each process. All other modules read the `CardPod`."""
+"""Conversion of pods into `CardPod` objects, which all other modules read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from accelkit.vendors.requests import read_request
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
-# A container with more amounts is rejected, so amounts that are left out are never granted.
+# A container with more amounts is rejected, so the omitted amounts are never granted.
 _MAX_KEPT: Final = MAX_AMOUNTS + 1
 # The number of labels of a pod that are read. It is limited because they stay in memory while the pod holds cards.
 _MAX_LABELS: Final = 128
@@ -35,24 +35,24 @@ class CardPod(msgspec.Struct, frozen=True):
     """A pod that requests cards or has an assignment.
 
     Attributes:
-        node: the node to which it is bound; empty if it is not bound yet.
+        node: the node to which the pod is bound; empty if it is not bound yet.
         created_at: the creation time as the API server writes it.
-        started_at: the time when the kubelet had admitted the pod and allocated its devices, as the kubelet writes it;
-            None until then.
+        started_at: the start time that the kubelet wrote after it had admitted the pod and allocated its devices; None
+            before that.
         unschedulable: whether kube-scheduler tried it and found no node.
-        requests_cards: whether a container names a resource of any of the dialects, even with a limit of 0.
-        dialect: the first dialect whose resources it names, otherwise the first dialect of all.
+        requests_cards: whether a container has a limit for a resource of any of the dialects, even if it is 0.
+        dialect: the first dialect whose resources the pod requests; if there is none, the first of `dialects`.
         dialects: the dialects in which it was read.
         containers: the containers, in the order in which the kubelet allocates.
         annotations: the annotations of the pod that any of the dialects reads.
-        assignment: the written assignment, which is not checked yet; None if missing, an error if it cannot be read.
-        labels: the labels as `key=value`, with which `with` and `apart` of other pods are compared.
-        priority: the priority from admission; pods of higher priority may evict other pods.
-        preempts: whether its preemptionPolicy allows preemption and the pod is not a check of a node.
+        assignment: the unchecked assignment as written; None if it is missing, an error if it cannot be read.
+        labels: the labels as `key=value`, which `with` and `apart` of other pods select.
+        priority: the priority that admission set; pods of higher priority may preempt other pods.
+        preempts: whether its preemptionPolicy allows preemption and the pod is not a check pod of a node.
         nominated: whether kube-scheduler is preempting other pods for it.
         ending: whether it is being deleted.
-        static: whether it is a static pod, which an eviction does not end.
-        leaves_by: for a pod that is being deleted, the time until which it is expected to exist, in seconds since 1970.
+        static: whether it is a static pod, which an eviction does not stop.
+        leaves_by: for a pod that is being deleted, the Unix time in seconds until which it is expected to exist.
         hold: the cards that are held for it while other pods are evicted; None for none.
     """
 
@@ -82,7 +82,7 @@ class CardPod(msgspec.Struct, frozen=True):
         return self.started_at is not None
 
     def is_leaving(self, now: float) -> bool:
-        """Return whether it is being deleted and is still expected to end; `now` is in seconds since 1970."""
+        """Return whether it is being deleted and is still expected to end; `now` is the Unix time in seconds."""
         return self.ending and now < self.leaves_by
 
     @property
@@ -108,11 +108,11 @@ class CardPod(msgspec.Struct, frozen=True):
             request = read_request(self.containers, self.annotations, self.dialects, unit_bytes)
             return request if request is None or not request.selectors else self._settle_selectors(request)
         except RequestError as exc:
-            # Other users read this user's text, once for each node.
+            # Messages with this text are repeated for each node and are visible to other users.
             raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
 
     def _settle_selectors(self, request: PodRequest) -> PodRequest:
-        """Return the request with selectors that have this pod's namespace and state whether they select this pod."""
+        """Return the request with selectors completed by this pod's namespace and by whether they select this pod."""
         own = self.ref.namespace, frozenset(self.labels)
         settled = {
             each: msgspec.structs.replace(each, namespace=own[0], own=frozenset(each.labels) <= own[1])
@@ -130,7 +130,7 @@ class CardPod(msgspec.Struct, frozen=True):
         )
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
-        """Return the request of the pod from its limits alone, as a kubelet reads it.
+        """Return the request of the pod from only its limits, as a kubelet reads it.
 
         Raises:
             RequestError: the limits cannot be granted as written.
@@ -138,7 +138,7 @@ class CardPod(msgspec.Struct, frozen=True):
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
 
     def read_memory_units(self) -> dict[str, int]:
-        """Return the number of memory units that each container requests; unreadable limits are left out."""
+        """Return the number of memory units that each container requests; unreadable limits are omitted."""
         units: dict[str, int] = {}
         for container in self.containers:
             for resource in dict.fromkeys(dialect.resources.memory for dialect in self.dialects):
@@ -152,7 +152,7 @@ class PodReader:
     """Reader of pods in given dialects.
 
     Args:
-        dialects: at least one; a container is read in the first one whose resources it names.
+        dialects: at least one dialect. A container is read in the first dialect whose resources it requests.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -168,7 +168,7 @@ class PodReader:
         self._annotations = frozenset({REQUEST_ANNOTATION}.union(*(each.annotation_keys for each in dialects)))
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as read; None if it names no card resource and has no accelkit annotation."""
+        """Return the pod as read; None if it has neither a limit for a card resource nor an accelkit annotation."""
         place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
         if place is None and _OURS.isdisjoint(annotations):
@@ -197,12 +197,12 @@ class PodReader:
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:
-        """Return the position of the first dialect whose resources the pod names."""
+        """Return the position of the first dialect whose resources the pod requests; None if it requests none."""
         found: int | None = None
         places, resources = self._places, self._resources
         for containers in (pod.spec.containers, pod.spec.init_containers or ()):
             for container in containers:
-                # This check is fast because most pods of a cluster have no cards.
+                # This check must be fast, because it runs for all pods and most of them have no cards.
                 if (limits := container.resources.limits) and not resources.isdisjoint(limits):
                     first = min(places[name] for name in resources.intersection(limits))
                     found = first if found is None else min(first, found)
@@ -213,10 +213,10 @@ class PodReader:
 
         Args:
             pod: the pod, which is modified.
-            keep: further annotations to keep.
+            keep: additional annotations to keep.
         """
         spec, metadata = pod.spec, pod.metadata
-        # Many pods have one namespace, node or container name; each is kept once.
+        # Many pods share a namespace, node or container name, so each name is stored once.
         metadata.namespace, spec.node_name = intern(metadata.namespace), intern(spec.node_name)
         kept = {*self._annotations, *_OURS, MIRROR_ANNOTATION, *keep}
         found = metadata.annotations or _NONE

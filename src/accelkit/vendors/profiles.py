@@ -1,14 +1,14 @@
-"""Profiles: vendors as data. A new vendor is a YAML file in `data/profiles` or in a plug-in, and needs no code.
+"""Profiles, which describe vendors as data. A YAML file in `data/profiles` or in a plug-in adds a vendor without code.
 
-Facts of a card have ordered sources; the first source with a value counts.
+The facts of a card have ordered sources. The first source with a value counts.
 
-- `environment` has patterns with `{ids}` (identities of the granted cards, separated by commas), `{uuids}` (their
-  identities in the vendor's own tools), `{indices}` (the node's numbers), `{minors}` (the driver's numbers) and
-  `{ordinals}` (0, 1… within the container). A variable with an unknown value is omitted.
-- `card_nodes` has patterns with `{index}`, `{minor}` and `{render}`. A card without the number cannot be assigned
-  to a container.
-- `labels` has patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the smallest card, `{numbers}`
-  (`0.1.2`), `{names}` (`card0.card1`, as many as fit into one label) and `{numa}` (`0-0.1_1-2`).
+- `environment` contains patterns with `{ids}` (the IDs of the granted cards, separated by commas), `{uuids}` (their
+  IDs in the vendor's own tools), `{indices}` (the node's numbers), `{minors}` (the driver's numbers) and `{ordinals}`
+  (0, 1… within the container). A variable with an unknown value is omitted.
+- `card_nodes` contains patterns with `{index}`, `{minor}` and `{render}`. A card without a required number cannot be
+  assigned to a container.
+- `labels` contains patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the smallest card,
+  `{numbers}` (`0.1.2`), `{names}` (`card0.card1`, as many as fit into one label) and `{numa}` (`0-0.1_1-2`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Model of all cards with one device ID, with the memory in MiB if all of them have the same amount."""
+    """Model of all cards with one device ID, and their memory in MiB if it is the same for all of them."""
 
     name: str
     memory_mib: int | None = None
@@ -58,14 +58,15 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
     Attributes:
         drivers: kernel drivers with which containers can use a card; any driver if empty.
-        management_drivers: kernel drivers of functions with which the host manages a card and which are not cards.
-        facts: the file of `key: value` lines that the driver has for each card, relative to the host's root, with
+        management_drivers: kernel drivers of functions that are not cards, but with which the host manages a card.
+        facts: the driver's file of `key: value` lines for each card, relative to the host's root, with the placeholder
             `{bdf}`.
         identity: sources of the permanent name that the vendor's own tools use.
-        minor: sources of the driver's number; `render` contains the sources of the number of the card's render node.
+        minor: sources of the driver's number.
+        render: sources of the number of the card's render node.
         memory: sources of the memory in bytes.
         models: models by PCI device ID.
-        reserved_mib: the memory that driver and firmware reserve, if no source states it.
+        reserved_mib: the memory that the driver and firmware reserve, if no source provides it.
     """
 
     vendor: str
@@ -86,26 +87,27 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A vendor.
 
     Attributes:
-        presence_labels: node labels with which Node Feature Discovery or the vendor's tools mark nodes with such cards.
+        presence_labels: node labels with which Node Feature Discovery or the vendor's tools mark nodes with its cards.
         environment: variables of a container.
         card_nodes: device nodes of each granted card.
         node_nodes: device nodes that every container with a card needs, if they exist.
-        nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root.
-        cdi: the kind of the vendor's CDI devices, which are used if the host has a specification of it.
+        nodes_file: the vendor's own file that renames the device nodes, relative to the host's root.
+        cdi: the kind of the vendor's CDI devices, which are used if the host has a specification of this kind.
         labels: the vendor's own node labels, with which users select nodes. A label with an unknown value is omitted.
-        libraries: the vendor's libraries with which its tools detect cards, by their names below a host's library
+        libraries: the names of the vendor's libraries, with which its tools detect cards, in the host's library
             folders.
-        enforcement: the mechanisms that can limit the memory of a share if the host has them: NVIDIA's memory limits of
-            cgroups (`nvml`), its MPS, the kernel's dmem.
-        container_limits: keys of pod annotations with `{container}`. The vendor's plug-in of the container runtime
-            reads from them the memory that a container may take on each of its cards, such as `4096Mi`.
+        enforcement: the mechanisms that can limit the memory of a share if the host supports them: NVIDIA's memory
+            limits of cgroups (`nvml`), NVIDIA's MPS (`mps`) and the kernel's dmem (`dmem`).
+        container_limits: keys of pod annotations, with the placeholder `{container}`. The vendor's plug-in of the
+            container runtime reads from them the memory that a container may use on each of its cards, such as
+            `4096Mi`.
         host_services: programs of the driver that run on the host and keep cards open.
-        runtime_variables: variables with which a container names its cards to a hook of the vendor's container runtime.
-        runtime_defaults: variables with which that hook gives a container all cards, each with the variable that
-            prevents this wherever it is set.
+        runtime_variables: variables with which a container selects its cards in the vendor's container runtime.
+        runtime_defaults: variables that cause the vendor's container runtime to expose all cards to a container, each
+            with the variable that prevents this if it is set.
         runtime_annotations: prefixes of pod annotations that a plug-in of the container runtime reads.
-        plugin_resources: extended resources with which device plugins of other systems give the cards or parts of them.
-            One that ends with `*` stands for all resources with this prefix.
+        plugin_resources: extended resources through which device plugins of other systems allocate the cards or parts
+            of them. A trailing `*` matches all resources with this prefix.
     """
 
     presence_labels: tuple[str, ...]
@@ -127,7 +129,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Reject patterns with unknown fields."""
+        """Reject patterns with unknown fields; raise ValueError."""
         _check(self.environment.values(), _ENVIRONMENT_FIELDS)
         _check(self.card_nodes, _NODE_FIELDS)
         _check(self.labels.values(), _LABEL_FIELDS)
@@ -138,18 +140,18 @@ prepare(Profile)
 
 
 class UsableProfiles(msgspec.Struct, frozen=True):
-    """The profiles that can be used.
+    """The usable profiles, and the errors of the unusable ones.
 
     Attributes:
-        profiles: the profiles by vendor name.
-        faults: the errors of profiles from other distributions that cannot be used, by vendor name.
+        profiles: the usable profiles by vendor name.
+        faults: the errors of unusable profiles from other distributions, by vendor name.
     """
 
     profiles: Mapping[str, Profile]
     faults: Mapping[str, PluginError]
 
     def require(self, vendors: Iterable[str]) -> None:
-        """Check that the profiles of these vendors can be used, so that their cards do not count as absent.
+        """Check that the profiles of these vendors are usable, so that their cards do not count as missing.
 
         Raises:
             PluginError: a profile cannot be used.
@@ -160,7 +162,7 @@ class UsableProfiles(msgspec.Struct, frozen=True):
 
 
 def load_profiles() -> Mapping[str, Profile]:
-    """Read all profiles, by vendor name, from accelkit and from other distributions.
+    """Read all profiles of accelkit and other distributions, by vendor name.
 
     Raises:
         ProfileError: a file is invalid.
@@ -174,10 +176,10 @@ def load_profiles() -> Mapping[str, Profile]:
 
 @cache
 def load_usable_profiles() -> UsableProfiles:
-    """Read the profiles as `load_profiles` does, but omit those that cannot be used and log each of them once.
+    """Read the profiles as `load_profiles` does, but omit unusable profiles and log each of them once.
 
-    Programs that serve the cards of a node use this, so that they continue if a plug-in is broken. accelkit's own
-    profiles are always included.
+    Programs that serve the cards of a node use this function, so that a broken plug-in does not stop them. The profiles
+    that are part of accelkit are always included.
 
     Raises:
         ProfileError: a file of accelkit is invalid.
@@ -211,12 +213,12 @@ def _read_plugged(plugin: Plugin, others: Mapping[str, Profile]) -> Profile:
     profile = read_document(plugin, Profile)
     for other in others.values():
         if both := _list_same_devices(profile, other):
-            raise plugin.build_error(f"takes PCI devices ({', '.join(both)}) that the profile {other.name} takes too")
+            raise plugin.build_error(f"matches PCI devices ({', '.join(both)}), as the profile {other.name} does")
     return profile
 
 
 def _list_same_devices(one: Profile, other: Profile) -> list[str]:
-    """Return the classes of PCI devices that two profiles take, such as `10de:0302`; no card may be found twice."""
+    """Return the vendor and class of PCI devices that match both profiles, such as `10de:0302`."""
     a, b = one.discovery, other.discovery
     if not isinstance(a, PciDiscovery) or not isinstance(b, PciDiscovery) or a.vendor != b.vendor:
         return []
@@ -247,29 +249,29 @@ def list_presence_labels() -> frozenset[str]:
 
 
 def list_runtime_variables() -> tuple[str, ...]:
-    """Return the variables with which containers name cards to any vendor's container runtime, sorted."""
+    """Return the variables with which containers select cards in any vendor's container runtime, sorted."""
     return tuple(sorted({name for profile in load_profiles().values() for name in profile.runtime_variables}))
 
 
 def find_runtime_defaults() -> dict[str, str]:
-    """Return the variables with which a vendor's runtime gives all cards, each with the variable that prevents it."""
+    """Return the variables that cause a runtime to expose all cards, each with the variable that prevents this."""
     return {name: other for profile in load_profiles().values() for name, other in profile.runtime_defaults.items()}
 
 
 def list_runtime_annotations() -> tuple[str, ...]:
-    """Return the prefixes of pod annotations with which containers name cards to a container runtime, sorted."""
+    """Return the prefixes of pod annotations with which containers select cards in a container runtime, sorted."""
     return tuple(sorted({start for profile in load_profiles().values() for start in profile.runtime_annotations}))
 
 
 def list_container_limits() -> tuple[str, ...]:
-    """Return the pod annotations, with `{container}`, that name the amounts of containers to a runtime, sorted."""
+    """Return the pod annotations, with `{container}`, from which a runtime reads memory limits, sorted."""
     return tuple(sorted({key for profile in load_profiles().values() for key in profile.container_limits}))
 
 
 def is_plugin_resource(name: str) -> bool:
-    """Return whether device plugins of other systems give cards, or parts of them, with this extended resource.
+    """Return whether device plugins of other systems allocate cards or parts of them through this extended resource.
 
-    Profiles that cannot be used do not count, so that pods are still counted if one distribution is broken.
+    Unusable profiles are ignored, so that pods are still counted if one distribution is broken.
     """
     profiles = load_usable_profiles().profiles.values()
     return any(fnmatchcase(name, each) for profile in profiles for each in profile.plugin_resources)

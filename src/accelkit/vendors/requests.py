@@ -25,17 +25,17 @@ from accelkit.vendors.counted_requests import (
 from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
-# The number of labels of one selector, and the lengths that Kubernetes accepts for a label.
+# The maximum number of labels of a selector, and the maximum lengths of a label in Kubernetes.
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317
 MAX_LABEL_VALUE: Final = 63
-# Limit for all containers of a pod together, because each selector is compared with the labels of every pod that holds
-# cards.
+# The limit applies to all containers of a pod together, because each selector is compared with the labels of every pod
+# that holds cards.
 MAX_SELECTORS: Final = 8
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
-    """The limits for which a kubelet gives a container devices: units of memory, and whole cards."""
+    """The limits for which a kubelet allocates devices to a container: units of memory, and whole cards."""
 
     dialect: Dialect
     memory: int
@@ -43,7 +43,7 @@ class DeviceLimits(msgspec.Struct, frozen=True):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Pods of the same namespace that have all of the labels."""
+    """Selector of the pods of the same namespace that have all of the labels."""
 
     match_labels: dict[str, str]
 
@@ -77,7 +77,7 @@ def read_request(
     Args:
         containers: the containers of the pod, in the order in which the kubelet allocates.
         annotations: the annotations of the pod.
-        dialects: the dialects; a container is read in the first one whose resources it names.
+        dialects: the dialects. A container is read in the first dialect whose resources it requests.
         unit_bytes: the number of bytes in one memory unit.
 
     Raises:
@@ -86,7 +86,7 @@ def read_request(
     requesting = _list_requesting(containers, dialects)
     refinements = _read_refinements(annotations)
     requests: dict[str, ContainerRequest] = {}
-    # Containers with whole cards in a dialect that has groups.
+    # The containers that request whole cards in a dialect with groups.
     grouped: dict[GroupNames, list[str]] = {}
     one_card = ""
     for container in requesting:
@@ -98,8 +98,8 @@ def read_request(
         names = found.dialect.resources
         if found.memory and found.cards:
             raise RequestError(
-                f"container {container.name} asks for {names.memory} and {names.cards}",
-                next_step="ask for memory on shared cards or for whole cards, not both",
+                f"container {container.name} requests {names.memory} and {names.cards}",
+                next_step="request either memory on shared cards or whole cards, not both",
             )
         refinement = refinements.pop(container.name, Refinement())
         if found.dialect.one_card_per_pod and found.memory and not refinement.same_card_as:
@@ -114,8 +114,8 @@ def read_request(
     _check_selector_count(requests.values())
     if refinements:
         raise RequestError(
-            f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
-            next_step=f"the containers that ask for cards are: {', '.join(requests) or 'none'}",
+            f"{REQUEST_ANNOTATION} has entries without a card request: {', '.join(sorted(refinements))}",
+            next_step=f"the containers that request cards are: {', '.join(requests) or 'none'}",
         )
     for groups in dict.fromkeys(dialect.groups for dialect in dialects if dialect.groups):
         requests = apply_groups(annotations, groups, requests, grouped.get(groups, ()))
@@ -127,7 +127,7 @@ def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dia
     resources = frozenset().union(*(dialect.resources.requestable for dialect in dialects))
     requesting = [container for container in containers if not resources.isdisjoint(container.limits)]
     if len(requesting) > MAX_CONTAINERS:
-        raise RequestError(f"{len(requesting)} containers ask for cards, at most {MAX_CONTAINERS} in a pod are allowed")
+        raise RequestError(f"{len(requesting)} containers request cards, at most {MAX_CONTAINERS} in a pod are allowed")
     return requesting
 
 
@@ -145,9 +145,9 @@ def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) ->
         if memory or cards:
             if read_counted_request(container, dialects):
                 raise RequestError(
-                    f"container {container.name} asks for {names.memory if memory else names.cards} and for cards in "
+                    f"container {container.name} requests {names.memory if memory else names.cards} and cards in "
                     "another system's resources",
-                    next_step="ask for one of them, because each system's device plugin would give it devices",
+                    next_step="request one of them, because each system's device plugin would allocate devices to it",
                 )
             return DeviceLimits(dialect, memory, cards)
         if names.memory in container.limits or names.cards in container.limits:
@@ -161,24 +161,24 @@ def _refine(
     name = container.name
     if cards and (refinement.split != 1 or refinement.compute):
         raise RequestError(
-            f"container {name} asks for whole cards, for which split and compute are not allowed",
-            next_step="remove split and compute, or ask for memory",
+            f"container {name} requests whole cards, for which split and compute are not allowed",
+            next_step="remove split and compute, or request memory",
         )
     if not 1 <= refinement.split <= MAX_CARDS or cards > MAX_CARDS:
         raise RequestError(
-            f"container {name} asks for {cards or refinement.split} cards, at most {MAX_CARDS} are allowed"
+            f"container {name} requests {cards or refinement.split} cards, at most {MAX_CARDS} are allowed"
         )
     if not 0 <= refinement.compute <= WHOLE_COMPUTE:
-        raise RequestError(f"container {name}: compute is in thousandths of a card, 0 to {WHOLE_COMPUTE}")
+        raise RequestError(f"container {name}: compute must be between 0 and {WHOLE_COMPUTE} thousandths of a card")
     if memory % refinement.split:
         raise RequestError(
-            f"container {name}: {memory} units do not divide over {refinement.split} cards",
-            next_step=f"ask for a multiple of {refinement.split}",
+            f"container {name}: {memory} units cannot be split evenly over {refinement.split} cards",
+            next_step=f"request a multiple of {refinement.split}",
         )
     if memory * unit_bytes > MAX_AMOUNT:
-        raise RequestError(f"container {name} asks for more memory than any node has ({memory} units)")
+        raise RequestError(f"container {name} requests more memory than any node can have ({memory} units)")
     if refinement.numa not in ("", "single"):
-        raise RequestError(f"container {name}: numa can only be 'single', not {refinement.numa!r}")
+        raise RequestError(f"container {name}: numa must be 'single', not {refinement.numa!r}")
     if refinement.policy and refinement.policy not in list(Policy):
         raise RequestError(f"container {name}: policy {refinement.policy!r} is not one of {', '.join(Policy)}")
     return ContainerRequest(
@@ -205,13 +205,13 @@ def _read_card_ids(container: str, card_ids: tuple[str, ...], cards: int) -> fro
     found = frozenset(card_ids)
     if len(found) > MAX_CARDS or not all(0 < len(each) <= MAX_CARD_ID for each in found):
         raise RequestError(
-            f"container {container}: card_ids names at most {MAX_CARDS} cards, each of 1 to {MAX_CARD_ID} characters",
-            next_step="list the identities of cards with accelkit inspect",
+            f"container {container}: card_ids can contain at most {MAX_CARDS} IDs of 1 to {MAX_CARD_ID} characters",
+            next_step="list the IDs of cards with accelkit inspect",
         )
     if found and len(found) < cards:
         raise RequestError(
-            f"container {container} asks for {count_cards(cards)} but card_ids names only {len(found)}",
-            next_step="name at least as many cards as it asks for",
+            f"container {container} requests {count_cards(cards)}, but card_ids contains only {len(found)}",
+            next_step="list at least as many cards as it requests",
         )
     return found
 
@@ -221,13 +221,13 @@ def _read_selector(container: str, key: str, selector: LabelSelector | None, *, 
         return None
     if whole:
         raise RequestError(
-            f"container {container} asks for whole cards, which cannot be shared, and has {key!r}",
-            next_step=f"ask for memory, or remove {key}",
+            f"container {container} requests whole cards, which cannot be shared, and has {key!r}",
+            next_step=f"request memory, or remove {key}",
         )
     labels = selector.match_labels
     if not 0 < len(labels) <= MAX_LABELS or not all(_is_label(*each) for each in labels.items()):
         raise RequestError(
-            f"container {container}: {key} needs 1 to {MAX_LABELS} labels under matchLabels",
+            f"container {container}: {key} must have 1 to {MAX_LABELS} valid labels under matchLabels",
             next_step=f'write it as {{"{key}": {{"matchLabels": {{"app": "NAME"}}}}}}',
         )
     return PodSelector(tuple(sorted(f"{name}={value}" for name, value in labels.items())))
@@ -241,7 +241,7 @@ def _check_selectors(request: ContainerRequest) -> None:
     beside, apart = request.beside, request.apart
     if beside is not None and apart is not None and set(apart.labels) <= set(beside.labels):
         raise RequestError(
-            f"container {request.container}: apart selects every pod that with selects, so no card is accepted",
+            f"container {request.container}: apart selects all pods that with selects, so no card is accepted",
             next_step="remove one of them",
         )
 
@@ -250,8 +250,8 @@ def _check_selector_count(requests: Iterable[ContainerRequest]) -> None:
     selectors = {selector for request in requests for selector in request.selectors}
     if len(selectors) > MAX_SELECTORS:
         raise RequestError(
-            f"with and apart name {len(selectors)} different sets of labels, at most {MAX_SELECTORS} are allowed",
-            next_step="give the selected pods a common label",
+            f"with and apart contain {len(selectors)} different sets of labels, at most {MAX_SELECTORS} are allowed",
+            next_step="add a common label to the selected pods",
         )
 
 
@@ -270,13 +270,13 @@ def _check_references(request: ContainerRequest, earlier: Mapping[str, Container
     other = earlier.get(request.same_card_as)
     if other is None:
         raise RequestError(
-            f"container {request.container}: same_card_as names {request.same_card_as!r}",
-            next_step="name an earlier container of the pod that has cards",
+            f"container {request.container}: same_card_as is {request.same_card_as!r}",
+            next_step="set it to an earlier container of the pod that has cards",
         )
     if request.cards > other.cards or request.whole != other.whole:
         raise RequestError(
-            f"container {request.container} can never share the cards of {other.container}",
-            next_step="ask for memory on at most as many cards as that container has",
+            f"container {request.container} cannot share the cards of {other.container}",
+            next_step="request memory on at most as many cards as that container has",
         )
 
 
@@ -297,4 +297,4 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
                 )
         return _refinements.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise RequestError(f"{REQUEST_ANNOTATION} cannot be read: {exc}") from exc
+        raise RequestError(f"cannot read {REQUEST_ANNOTATION}: {exc}") from exc

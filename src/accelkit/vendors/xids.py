@@ -1,4 +1,4 @@
-"""XIDs: the errors of a card that NVIDIA's driver reports by number, as data."""
+"""Table of XIDs, the errors of a card that NVIDIA's driver reports by number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.yaml import load_yaml
 
 
 class XidAction(StrEnum):
-    """Action for an XID; CORDON and all later actions take the card out of placement until it is repaired."""
+    """Action for an XID. CORDON and all later members exclude the card from placement until it is repaired."""
 
     IGNORE = "ignore"
     WATCH = "watch"
@@ -31,7 +31,7 @@ class XidAction(StrEnum):
 
 
 class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """XIDs with one meaning; `meaning` is a part of a sentence."""
+    """XIDs with the same meaning and action. `meaning` completes a sentence."""
 
     numbers: tuple[int, ...]
     action: XidAction
@@ -41,7 +41,7 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 prepare(Xid)
 
 
-# New drivers add numbers, most of which are informational. A broken card also reports other, known XIDs.
+# New drivers add XIDs, and most of these are informational. A broken card also reports known XIDs.
 _UNKNOWN: Final = Xid((), XidAction.WATCH, "not in accelkit's table")
 
 
@@ -62,7 +62,7 @@ def parse_xids(text: str) -> Mapping[int, Xid]:
         raise ProfileError(f"the table of XIDs is invalid: {exc}") from exc
     found = {number: row for row in rows for number in row.numbers}
     if len(found) != sum(len(row.numbers) for row in rows):
-        raise ProfileError("the table of XIDs is invalid: it contains a number twice")
+        raise ProfileError("the table of XIDs is invalid: it contains duplicate numbers")
     return found
 
 

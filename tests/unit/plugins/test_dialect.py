@@ -21,7 +21,7 @@ def test_a_dialect_is_told_as_its_file_has_it(name):
 
 
 def test_an_unknown_dialect_is_an_error_that_names_the_known_ones():
-    with pytest.raises(AnsibleFilterError, match=r"there is no dialect 'klingon'.*gcushare"):
+    with pytest.raises(AnsibleFilterError, match=r"unknown dialect 'klingon'.*gcushare"):
         plugin.dialect("klingon")
 
 

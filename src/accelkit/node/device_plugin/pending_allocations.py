@@ -114,7 +114,7 @@ def rank_pending_allocations(
 
 
 def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
-    """Return the containers without a response, in the order in which the kubelet probably asks for their devices.
+    """Return the containers without a response, in the order in which the kubelet probably requests their devices.
 
     The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod
     in which some containers have a response comes first, then the first container of each other pod, then all others.

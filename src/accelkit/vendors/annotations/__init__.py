@@ -1,6 +1,7 @@
-"""Formats in which other systems record a pod's cards on the pod.
+"""Formats of the pod annotations in which other systems record a pod's cards.
 
-They are written with the Binding, completed after the allocation, and read when pods of the system are adopted.
+accelkit writes them with the Binding, completes them after the allocation, and reads them when it adopts pods of the
+system.
 """
 
 from accelkit.vendors.annotations.cards_by_container import CardsByContainer

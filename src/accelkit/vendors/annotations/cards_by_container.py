@@ -1,4 +1,7 @@
-"""Cards of each container, by name, as in Intel's GPU Aware Scheduling. Intel's GPU plugin also reads them."""
+"""Annotation format of Intel's GPU Aware Scheduling: the names of the cards of each container.
+
+Intel's GPU plugin also reads it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Annotation keys.
 
     Attributes:
-        cards: the cards as `card0,card1|card2`: a part for each app container, empty for one without cards.
+        cards: the cards, such as `card0,card1|card2`, with one part for each app container. The part of a container
+            without cards is empty.
         assumed_at: the time of the Binding, in nanoseconds of Unix time.
     """
 
@@ -25,7 +29,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All annotations that are written."""
+        """The keys of all annotations that are written."""
         return (self.cards_key, self.assumed_at)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
@@ -37,7 +41,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return {self.cards_key: self._text(granted), self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
-        """Return the annotations to change after the kubelet has allocated.
+        """Return the annotations to change after the kubelet has allocated the devices.
 
         Raises:
             AssignmentError: a card has no number.
@@ -48,7 +52,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
+        """Return the numbers of the cards of each of these containers; None if the annotation is missing.
 
         Raises:
             AssignmentError: the annotation is invalid.
@@ -58,7 +62,9 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             return None
         parts = text.split("|")
         if len(parts) > len(containers):
-            raise AssignmentError(f"annotation {self.cards_key} names {len(parts)} containers of {len(containers)}")
+            raise AssignmentError(
+                f"annotation {self.cards_key} lists {len(parts)} containers, but the pod has {len(containers)}"
+            )
         found: dict[str, list[int]] = {}
         for container, part in zip(containers, parts, strict=False):
             names = [name for name in part.split(",") if name]

@@ -1,4 +1,4 @@
-"""Memory limits of containers, which a vendor's own plug-in of the container runtime enforces."""
+"""Annotations with memory limits of containers, which a vendor's plug-in of the container runtime enforces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST_NAME: Final = 63
 
 
 def write_container_limits(assignment: Assignment, cards: Mapping[str, Card]) -> dict[str, str]:
-    """Return the annotations with the memory that each container may take on each of its cards.
+    """Return the annotations with the memory that each container may use on each of its cards.
 
-    One amount applies to all cards of a container. Therefore no annotation is written for a container whose shares
-    differ. None is written for whole cards, or for a container whose name is too long for a key.
+    One amount applies to all cards of a container. Therefore, a container with different shares gets no annotation.
+    Containers with whole cards, and containers whose name is too long for a key, get no annotation either.
 
     Args:
         assignment: the assignment of a pod.
@@ -31,7 +31,7 @@ def write_container_limits(assignment: Assignment, cards: Mapping[str, Card]) ->
             continue
         profile = load_usable_profiles().profiles.get(vendors.pop())
         keys = [pattern.format(container=container) for pattern in (profile.container_limits if profile else ())]
-        # The API server would reject the Binding because of a key that is too long.
+        # The API server rejects a Binding if a key is too long.
         if all(len(key.rpartition("/")[2]) <= _LONGEST_NAME for key in keys):
             found |= dict.fromkeys(keys, f"{max({1, *amounts})}Mi")
     return found

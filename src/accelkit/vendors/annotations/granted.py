@@ -1,4 +1,4 @@
-"""The cards of a pod, in the form that the annotations of other systems need."""
+"""The cards of a pod, in the form that the annotations of other systems require."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.vendors.card_numbers import parse_number
 
 
 def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
-    """Return the one card that annotation `key` names by its number, for all of these containers.
+    """Return the number of the card in the annotation `key`, for each of these containers.
 
     Raises:
         AssignmentError: the annotation is not a number.
@@ -44,14 +44,14 @@ class Granted:
         return self.assignment.containers.get(container, ())
 
     def find_card_number(self, card: str) -> int:
-        """Return the number that other systems use for a card.
+        """Return the number by which other systems identify a card.
 
         Raises:
             AssignmentError: the card has no number.
         """
         found = self.cards.get(card)
         if found is None or found.number is None:
-            raise AssignmentError(f"card {card} has no number that other systems could use")
+            raise AssignmentError(f"card {card} has no number, which the annotations of other systems require")
         return found.number
 
     def count_units(self, *shares: Share) -> int:

@@ -1,4 +1,4 @@
-"""One card for each pod, identified by number, as in Enflame's GCUShare of 2022 and Aliyun's gpushare."""
+"""Annotation format of Enflame's GCUShare of 2022 and Aliyun's gpushare: the number of a pod's only card."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All annotations that are written."""
+        """The keys of all annotations that are written."""
         keys = (self.card, self.request, self.capacity, self.assigned, self.assumed_at, self.assigned_at)
         return tuple(key for key in keys if key)
 
@@ -45,7 +45,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return the annotations to change after the kubelet has allocated; none if all are up to date.
+        """Return the annotations to change after the kubelet has allocated the devices; none if all are up to date.
 
         Raises:
             AssignmentError: the card has no number.
@@ -60,7 +60,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
+        """Return the number of the card for each of these containers; None if the annotation is missing.
 
         Raises:
             AssignmentError: the annotation is invalid.

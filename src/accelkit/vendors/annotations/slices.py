@@ -1,4 +1,4 @@
-"""Slices of one card for each pod, by container, as in the public source of Enflame's GCUShare, 2025."""
+"""Annotation format of Enflame's GCUShare, as published in 2025: the slices of a pod's only card, by container."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     Attributes:
         card: the number that the driver assigns to the card.
         request: the number of slices of the whole pod.
-        assigned: `true` after all containers are allocated.
+        assigned: `false` after the Binding, `true` after the allocation.
         assumed_at: the time of the Binding, in nanoseconds of Unix time.
         containers: JSON with `allocated` and `request` for each container.
         per_card: the number of slices per card.
@@ -36,7 +36,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All annotations that are written."""
+        """The keys of all annotations that are written."""
         return (self.card, self.request, self.assigned, self.assumed_at, self.containers)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
-        """Return the annotations to change after the kubelet has allocated.
+        """Return the annotations to change after the kubelet has allocated the devices.
 
         Raises:
             AssignmentError: the card has no number.
@@ -63,7 +63,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None if the pod does not name them.
+        """Return the number of the card for each of these containers; None if the annotation is missing.
 
         Raises:
             AssignmentError: the annotation is invalid.
@@ -74,7 +74,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         return read_same_card(self.card, text, containers)
 
     def count_slices(self, compute: int) -> int:
-        """Return the number of slices that an amount of compute equals."""
+        """Return an amount of compute as a number of slices."""
         return round(compute * self.per_card / WHOLE_COMPUTE)
 
     def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str] | None:

@@ -1,1 +1,1 @@
-"""Cards in labels and status of nodes, in the formats of other systems."""
+"""Readers of the cards in node labels and node status, in the formats of other systems."""

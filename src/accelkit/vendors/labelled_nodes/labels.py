@@ -1,4 +1,4 @@
-"""Parser for node labels in which another system names cards.
+"""Parser for node labels in which other systems list cards.
 
 The value of a label has at most 63 characters. A longer value continues under the same key with the suffix 2, 3…. Each
 further part begins with `Z`, because a value must not begin with a dot.
@@ -17,13 +17,13 @@ from accelkit.vendors.card_numbers import parse_card_name, parse_number
 from accelkit.vendors.dialect import CardLabels, Dialect
 
 _CONTINUES: Final = "Z"
-# The value of a label that takes out a card together with its PCI group.
+# The value of a label that disables a card together with its PCI group.
 _WHOLE_GROUP: Final = "PCI_GROUP"
 _TILE: Final = "gt"
 
 
 def join_label(labels: Mapping[str, str], key: str) -> str:
-    """Return the value of a label with all its parts; empty if it is missing, or if a part does not begin with `Z`."""
+    """Return the joined parts of a label; empty if it is missing, or if a further part does not begin with `Z`."""
     keys = takewhile(labels.__contains__, (f"{key}{number}" for number in count(2)))
     parts = [labels[each] for each in keys]
     if not all(part.startswith(_CONTINUES) for part in parts):
@@ -32,7 +32,7 @@ def join_label(labels: Mapping[str, str], key: str) -> str:
 
 
 def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int, ...]:
-    """Return the numbers of a node's cards, in the order of the label; none if there is no label.
+    """Return the numbers of a node's cards, in the order of the label; empty if the label is missing.
 
     Raises:
         InventoryError: a label is invalid.
@@ -49,7 +49,7 @@ def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int,
 
 
 def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) -> frozenset[str]:
-    """Return the names of the cards that labels of a node take out of placement, such as `card3`."""
+    """Return the names of the cards that labels of a node exclude from placement, such as `card3`."""
     found = set[str]()
     for dialect in dialects:
         if prefix := dialect.disabled_cards:
@@ -64,7 +64,7 @@ def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) 
 
 
 def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
-    """Return the number and NUMA node of each card in a label; invalid parts are left out."""
+    """Return the number and NUMA node of each card in a label; invalid parts are omitted."""
     found = list[tuple[int, int]]()
     for part in join_label(labels, key).split("_"):
         node, _, cards = part.partition("-")
@@ -75,7 +75,7 @@ def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int
 
 
 def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of the pairs of linked cards in a label, which names cards by their positions.
+    """Return the numbers of the pairs of linked cards in a label, which identifies cards by their positions.
 
     Args:
         labels: the labels of a node.
@@ -93,7 +93,7 @@ def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> t
 
 
 def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return the card's number and the tile for each tile that labels of a node take out."""
+    """Return the number of the card and of the tile for each tile that labels of a node disable."""
     found = set[tuple[int, int]]()
     for key in labels:
         for prefix in prefixes:
@@ -111,6 +111,6 @@ def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
 
 
 def _find_group(labels: Mapping[str, str], key: str, name: str) -> set[str]:
-    """Return the names of the cards in the PCI group of a card; groups are written as `0.1_2.3`."""
+    """Return the names of the cards in the PCI group of a card. Groups are written as `0.1_2.3`."""
     groups = ({f"card{number}" for number in group.split(".")} for group in join_label(labels, key).split("_"))
     return next((group for group in groups if name in group), set())

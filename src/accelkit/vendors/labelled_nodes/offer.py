@@ -1,4 +1,4 @@
-"""The number of a node's cards and their total amounts, from the labels and the status of the node.
+"""Reader of the cards of a node and their total amounts, from the labels and the status of the node.
 
 All cards of a node are considered equal: each has an equal part of the node's allocatable amounts, rounded down.
 """
@@ -33,17 +33,17 @@ class NodeOffer(msgspec.Struct, frozen=True):
     """Cards and amounts of a node from sources other than the inventory of accelkit's agent.
 
     Attributes:
-        vendor: the vendor of its cards.
-        numbers: the numbers of its cards from its labels; none if there are no labels.
-        amounts: the amounts of all its cards together.
-        memory_bytes: the memory of all its cards together; None if it is not stated.
-        numa: the number and NUMA node of cards.
+        vendor: the vendor of the cards.
+        numbers: the numbers of the cards from the node's labels; empty if there are no labels.
+        amounts: the total amounts of all cards.
+        memory_bytes: the total memory of all cards; None if it is unknown.
+        numa: the pairs of card number and NUMA node.
         links: the numbers of each pair of linked cards.
         link_kind: the name of these links.
         tiles: the resource that counts tiles, reduced by `tiles_out`.
-        tiles_out: for each tile that is out of use, the number of its card and of the tile.
+        tiles_out: for each disabled tile, the number of its card and of the tile.
         preferred: the name of the card that is assigned first, such as `card3`; empty for none.
-        problem: why the labels cannot be read, as a sentence; empty if they can.
+        problem: the reason why the labels cannot be read, as a sentence; empty if they can be read.
     """
 
     vendor: str = ""
@@ -114,9 +114,9 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
 
 
 def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return an inventory whose cards have their part of the node's amounts, and the other facts of the offer.
+    """Return the inventory with the facts of the offer: each card has its part of the node's amounts.
 
-    NUMA nodes and links from accelkit's agent are kept.
+    NUMA nodes and links from accelkit's agent take precedence.
     """
     count = len(offer.numbers) or len(inventory.cards)
     if not count or not (offer.amounts or offer.preferred or offer.numa or offer.links):
@@ -140,7 +140,7 @@ def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
 
 
 def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amounts:
-    """Return a card's part of the amounts; an amount of less than one for each card is left out."""
+    """Return a card's part of the amounts; an amount of less than one per card is omitted."""
     has = {name: amount for name, amount in part.items() if amount > 0}
     if offer.tiles in has:
         has[offer.tiles] -= sum(number == card.number and tile < has[offer.tiles] for number, tile in offer.tiles_out)

@@ -10,12 +10,12 @@ from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 @pytest.mark.parametrize(
     ("limit", "written", "told"),
     [
-        ("1", {"c": (Share("a", 16 * GIB),)}, "it gives container c 16 GiB, but the pod's limits give it 1 GiB"),
-        ("16", {"c": (Share("a", 16),)}, "it gives container c 16 B, but the pod's limits give it 16 GiB"),
+        ("1", {"c": (Share("a", 16 * GIB),)}, "it assigns 16 GiB to container c, but the pod's limits allow 1 GiB"),
+        ("16", {"c": (Share("a", 16),)}, "it assigns 16 B to container c, but the pod's limits allow 16 GiB"),
         (
             "1",
             {"c": (Share("a", GIB),), "ghost": (Share("a", 9 * GIB),)},
-            "it gives cards to container ghost, which asks for none",
+            "it assigns cards to container ghost, which requests none",
         ),
     ],
 )

@@ -77,7 +77,7 @@ async def test_a_refusal_is_in_the_dialect_of_the_pod(world):
 
 async def test_an_unknown_node_is_refused(world):
     world.create()
-    assert await world.bind(node="nowhere") == "node is not known to accelkit"
+    assert await world.bind(node="nowhere") == "node is unknown to accelkit"
     assert world.api.posts == []
 
 

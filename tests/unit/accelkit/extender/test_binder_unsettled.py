@@ -91,7 +91,7 @@ async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_af
     world.create()
     world.api.fail(LOST, "POST")
     await world.bind()
-    assert await world.bind(node="m") == "pod is held on node n, whose binding is undecided"
+    assert await world.bind(node="m") == "pod is reserved on node n until the result of its Binding is known"
     assert world.used("m") == {}
     clock.now += 11
     assert await world.bind(node="m") == ""

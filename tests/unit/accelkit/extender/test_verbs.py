@@ -80,7 +80,7 @@ def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(ve
         "half": FULL[NATIVE],
         "full": FULL[NATIVE],
         "bare": "node has no accelkit inventory",
-        "stranger": "node is not known to accelkit",
+        "stranger": "node is unknown to accelkit",
     }
     assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
 
@@ -118,7 +118,7 @@ def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
     result = decide(verbs, args(["empty", "full"], whole=whole, memory=16, uid="full"))
     answer = encoded(result)
     assert ([n["metadata"]["name"] for n in answer["Nodes"]["items"]] if whole else answer["NodeNames"]) == ["full"]
-    assert result.FailedNodes == {"empty": "pod is held on node full, whose binding is undecided"}
+    assert result.FailedNodes == {"empty": "pod is reserved on node full until the result of its Binding is known"}
     assert result.FailedAndUnresolvableNodes is None
 
 

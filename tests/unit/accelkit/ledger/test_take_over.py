@@ -65,7 +65,7 @@ def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged(wo
 def test_cards_that_come_later_are_understood_later(world):
     world.pod()
     world.node(inventory=encode_inventory(Inventory(1, CARDS[:1])))
-    assert world.unassigned() == ["container c was given card 2, which its node does not have"]
+    assert world.unassigned() == ["container c was assigned card 2, which does not exist on its node"]
     world.node()
     assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
 

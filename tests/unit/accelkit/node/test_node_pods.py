@@ -117,7 +117,7 @@ async def test_an_assignment_is_accepted_in_the_amounts_of_the_limits(api, pods)
     await read(api, pods, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
     (found,) = pods.list_pods()
     assert found.assigned.assignment == ASSIGNMENT
-    assert found.rejection == "it gives cards to container ghost, which asks for none"
+    assert found.rejection == "it assigns cards to container ghost, which requests none"
 
 
 async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
@@ -125,7 +125,10 @@ async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
     for _ in range(3):
         await pods.refresh()
         (found,) = pods.list_pods()
-    assert (found.assigned, found.rejection) == (None, "container c was given card z, which its node does not have")
+    assert (found.assigned, found.rejection) == (
+        None,
+        "container c was assigned card z, which does not exist on its node",
+    )
     assert len(caplog.records) == 1
     pods.set_cards(NodeCards({"z": Card("z", "v", "m", 16)}, 1))
     assert names(pods) == ["p"]
@@ -145,7 +148,7 @@ async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_know
     pods.set_cards(NODE)
     assert names(pods) == ["p"]
     message = (
-        "the assignment of pod d/p is rejected in part: it gives container c 8 B, but the pod's limits give it 4 B"
+        "the assignment of pod d/p is rejected in part: it assigns 8 B to container c, but the pod's limits allow 4 B"
     )
     assert message in caplog.text
 

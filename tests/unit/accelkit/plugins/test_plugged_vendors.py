@@ -101,7 +101,10 @@ def test_a_document_may_be_what_a_callable_returns(site, made):
         ("a: [", "cannot be read: ParserError"),
         ("just words", "is invalid: Expected `object`, got `str`"),
         ("", "is invalid: Expected `object`, got `null`"),
-        ({**PROFILE, "discovery": {"kind": "pci", "vendor": "10de", "classes": ["0302", "1200"]}}, "takes PCI devices"),
+        (
+            {**PROFILE, "discovery": {"kind": "pci", "vendor": "10de", "classes": ["0302", "1200"]}},
+            "matches PCI devices",
+        ),
     ],
 )
 def test_a_bad_document_is_told_with_its_distribution(acme, document, problem):
@@ -113,7 +116,7 @@ def test_a_bad_document_is_told_with_its_distribution(acme, document, problem):
 
 def test_devices_that_two_profiles_take_are_named_with_both(acme):
     acme(profiles={**PROFILE, "discovery": {"kind": "pci", "vendor": "10de", "classes": ["0302", "1200"]}})
-    with pytest.raises(PluginError, match=r"acme 1\.0 takes PCI devices \(10de:0302\) that the profile nvidia takes"):
+    with pytest.raises(PluginError, match=r"acme 1\.0 matches PCI devices \(10de:0302\), as the profile nvidia does"):
         load_profiles()
 
 
@@ -187,5 +190,5 @@ def test_a_broken_dialect_stops_nobody_who_does_not_name_it(acme, caplog):
 
 
 def test_a_dialect_that_nobody_has_may_be_that_of_a_distribution_that_is_not_installed(site):
-    with pytest.raises(ProfileError, match=r"no dialect 'acme'; choose one of .*, or install the distribution"):
+    with pytest.raises(ProfileError, match=r"unknown dialect 'acme'; choose one of .*, or install the distribution"):
         load_dialect("acme")

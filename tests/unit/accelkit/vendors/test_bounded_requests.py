@@ -22,7 +22,7 @@ def test_a_pod_of_too_many_containers_with_cards_is_refused_before_anything_else
     calls = Counter()
     monkeypatch.setattr(module, "_refine", lambda *_, **__: calls.update(["refine"]))
     refinements = {f"c{i}": {"same_card_as": "c0"} for i in range(1, 1900)}
-    with pytest.raises(RequestError, match="8000 containers ask for cards, at most 128 in a pod are allowed"):
+    with pytest.raises(RequestError, match="8000 containers request cards, at most 128 in a pod are allowed"):
         read_request(build(8000), {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
     assert not calls
 

@@ -106,7 +106,7 @@ def test_gas_names_cards_by_their_numbers_and_no_cards_by_nothing():
 @pytest.mark.parametrize("cards", [{}, {"x": Card("x", "v", "m", 16)}], ids=["no card", "no number"])
 def test_a_card_without_a_number_cannot_be_named(name, cards):
     shares = Granted(Assignment({"c": (Share("x", 4, 166),)}), ("c",), cards, 1)
-    with pytest.raises(AssignmentError, match="card x has no number that other systems could use"):
+    with pytest.raises(AssignmentError, match="card x has no number, which the annotations of other systems require"):
         codec(name).write(shares, NOW)
 
 
@@ -139,7 +139,7 @@ def test_the_cards_of_each_container_are_read_from_what_is_written(name, present
     [
         ("gcushare", {GCU: "-2"}, f"annotation {GCU} is not a number: '-2'"),
         ("gcushare-2025", {SLICES: "x"}, f"annotation {SLICES} is not a number: 'x'"),
-        ("gas", {GAS: "card0|card1|card2"}, f"annotation {GAS} names 3 containers of 2"),
+        ("gas", {GAS: "card0|card1|card2"}, f"annotation {GAS} lists 3 containers, but the pod has 2"),
         ("gas", {GAS: "card0|gpu1"}, f"annotation {GAS} is 'card0|gpu1'; write it as card0,card1|card2"),
         ("gas", {GAS: "card0,card"}, f"annotation {GAS} is 'card0,card'; write it as card0,card1|card2"),
     ],
@@ -175,11 +175,21 @@ def test_a_pod_that_asks_for_nothing_or_in_words_of_our_own_is_not_taken_over():
 @pytest.mark.parametrize(
     ("name", "limits", "annotations", "sentence"),
     [
-        ("gas", {"gpu.intel.com/i915": 2}, {GAS: "card0"}, "container c was given 1 card and asks for 2"),
-        ("gas", {"gpu.intel.com/i915": 1}, {GAS: "|"}, "annotation gas-container-cards names 2 containers of 1"),
-        ("gas", {"gpu.intel.com/i915": 1}, {GAS: ","}, "container c was given 0 cards and asks for 1"),
+        ("gas", {"gpu.intel.com/i915": 2}, {GAS: "card0"}, "container c was assigned 1 card but requests 2"),
+        (
+            "gas",
+            {"gpu.intel.com/i915": 1},
+            {GAS: "|"},
+            "annotation gas-container-cards lists 2 containers, but the pod has 1",
+        ),
+        ("gas", {"gpu.intel.com/i915": 1}, {GAS: ","}, "container c was assigned 0 cards but requests 1"),
         ("gcushare", {"enflame.com/gcu-memory": "x"}, {GCU: "0"}, "'x' is not a Kubernetes quantity"),
-        ("gcushare", {"enflame.com/gcu-memory": 1}, {GCU: "3"}, "was given card 3, which its node does not have"),
+        (
+            "gcushare",
+            {"enflame.com/gcu-memory": 1},
+            {GCU: "3"},
+            "was assigned card 3, which does not exist on its node",
+        ),
     ],
 )
 def test_cards_that_do_not_fit_what_the_pod_asks_for_are_a_reason(name, limits, annotations, sentence):

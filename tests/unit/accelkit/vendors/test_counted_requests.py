@@ -53,11 +53,11 @@ def test_amounts_are_split_over_the_cards_and_rounded_down():
 
 def test_a_container_has_at_most_128_cards():
     assert read(container({CARD: 128}))[0].cards == 128
-    assert "asks for 129 gpu.intel.com/i915, at most 128 are allowed" in refusal(container({CARD: 129}))
+    assert "requests 129 gpu.intel.com/i915, at most 128 are allowed" in refusal(container({CARD: 129}))
 
 
 def test_compute_ends_with_the_cards():
-    assert "asks for more than 2 cards can have" in refusal(container({CARD: 2, COMPUTE: 2001}))
+    assert "requests more than 2 cards can provide" in refusal(container({CARD: 2, COMPUTE: 2001}))
 
 
 def test_amounts_without_a_card_ask_for_none():
@@ -66,14 +66,14 @@ def test_amounts_without_a_card_ask_for_none():
 
 def test_one_of_two_resources_that_count_cards_may_be_zero():
     assert read(container({CARD: 0, "gpu.intel.com/xe": 2}))[0].cards == 2
-    assert "ask for one of them" in refusal(container({CARD: 1, "gpu.intel.com/xe": 2}))
+    assert "request one of them" in refusal(container({CARD: 1, "gpu.intel.com/xe": 2}))
 
 
 @pytest.mark.parametrize("other", [CARD, SLICES])
 @pytest.mark.parametrize("resource", ["accelkit.io/memory", "accelkit.io/cards"])
 def test_a_container_to_which_two_device_plugins_would_give_devices_is_refused(resource, other):
     said = refusal(container({resource: 4, other: 1}))
-    assert said.startswith(f"container c asks for {resource} and for cards in another system's resources")
+    assert said.startswith(f"container c requests {resource} and cards in another system's resources")
     assert read(container({resource: 4, other: 0}))[0].container == "c"
 
 
@@ -83,7 +83,7 @@ def test_slices_are_sixths_of_one_card(slices, compute):
 
 
 def test_more_slices_than_a_card_has_are_refused():
-    assert "asks for 7 enflame.com/shared-gcu, a card has 6; ask for at most 6" in refusal(container({SLICES: 7}))
+    assert "requests 7 enflame.com/shared-gcu, but a card has 6; request at most 6" in refusal(container({SLICES: 7}))
 
 
 def test_a_pod_without_rules_is_left_as_it_is():
@@ -110,7 +110,7 @@ def test_rules_bound_the_cards_of_every_container(annotations, allowed, denied):
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
 def test_a_rule_that_names_no_card_says_how_to_write_one(key, text):
     sentence = refusal(container({CARD: 1}), **{key: f"card1,{text}"})
-    assert f"{key} names {text}; write it as card0,card1" in sentence
+    assert f"{key} contains invalid names: {text}; write it as card0,card1" in sentence
 
 
 def test_containers_that_share_a_card_follow_the_first_of_them():
@@ -123,12 +123,12 @@ def test_containers_that_share_a_card_follow_the_first_of_them():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a", "needs two or more different containers, not a"),
-        ("a,a", "needs two or more different containers, not a, a"),
-        ("a,nobody", "names nobody, which does not ask for exactly one card"),
-        ("a,two", "names two, which does not ask for exactly one card"),
-        ("a,whole", "names whole, which does not ask for exactly one card"),
-        ("a,plain", "names plain, which does not ask for exactly one card"),
+        ("a", "requires at least two different containers, but lists a"),
+        ("a,a", "requires at least two different containers, but lists a, a"),
+        ("a,nobody", "names nobody, which does not request exactly one card"),
+        ("a,two", "names two, which does not request exactly one card"),
+        ("a,whole", "names whole, which does not request exactly one card"),
+        ("a,plain", "names plain, which does not request exactly one card"),
     ],
 )
 def test_only_containers_of_one_shared_card_each_can_share_it(text, sentence):
@@ -157,7 +157,7 @@ def test_any_other_amount_is_a_number_of_which_each_card_gives_its_part(name, co
 def test_absurd_amounts_and_too_many_of_them_are_refused():
     assert "gpu.intel.com/foo: " in refusal(container({CARD: 1, "gpu.intel.com/foo": "10E"}))
     many = {f"gpu.intel.com/{number}": 1 for number in range(16)}
-    assert "asks for 17 amounts of its cards, at most 16 are allowed" in refusal(container({CARD: 1, **many}))
+    assert "requests 17 amounts of its cards, at most 16 are allowed" in refusal(container({CARD: 1, **many}))
 
 
 def test_what_only_watches_cards_is_no_amount():
@@ -174,6 +174,6 @@ def test_linked_cards_are_pairs_in_each_container():
     containers = container({CARD: 2}, "a"), container({"accelkit.io/cards": 3}, "b")
     assert [each.link for each in read(*containers, **{"gas-allocate-xelink": ""})] == ["any", ""]
     said = refusal(container({CARD: 4}), **{"gas-allocate-xelink": "true"})
-    assert "gas-allocate-xelink: container c asks for 4 cards, which is not a pair; ask for two linked cards" in said
+    assert "gas-allocate-xelink: container c requests 4 cards, which is not a pair; request two linked cards" in said
     both = {"gas-allocate-xelink": "true", "gas-same-gpu": "a,b"}
     assert "the pod has both" in refusal(container({CARD: 1}, "a"), container({CARD: 1}, "b"), **both)

@@ -29,7 +29,7 @@ def codec(name):
 
 
 def pod(resources, **annotations):
-    """A pod whose containers ask for `resources` as {container: limits}."""
+    """A pod whose containers request `resources` as {container: limits}."""
     containers = [build_container(limits, name) for name, limits in resources.items()]
     return msgspec.convert(build_pod("p", *containers, metadata={"annotations": annotations}, nodeName="n"), Pod)
 

@@ -114,5 +114,5 @@ def test_an_inspection_tells_no_more_than_its_format_asks_for():
         uid=False,
         created="",
         bare=False,
-        unknown_node="node {node} is not known, or shares no cards",
+        unknown_node="node {node} is unknown or does not share cards",
     )

@@ -30,7 +30,7 @@ def read(*containers, init=(), info=None, request=None):
 
 
 def running(prefix=PREFIX, **requests):
-    """An annotation in which the container `c` asks for cards by such names, each with its least memory."""
+    """An annotation in which the container `c` requests cards by such names, each with its least memory."""
     amounts = {}
     for name, memory in requests.items():
         path = prefix + name.replace("_", "/")
@@ -152,28 +152,28 @@ def test_what_kubegpus_own_scheduler_adds_and_what_is_no_card_is_not_looked_at()
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [
-        ({f"{PREFIX}gpu/0/enumType": 3}, "asks for an unsupported resource: resource/group/gpu/0/enumType; ask for"),
+        ({f"{PREFIX}gpu/0/enumType": 3}, "requests an unsupported resource: resource/group/gpu/0/enumType; request"),
         (
             {f"{PREFIX}gpugrp2/A/gpu/0/cards": 1},
-            "asks for an unsupported resource: resource/group/gpugrp2/A/gpu/0/cards",
+            "requests an unsupported resource: resource/group/gpugrp2/A/gpu/0/cards",
         ),
-        ({f"{PREFIX}gpugrp0/A/gpugrp1/B/gpu/0/cards": 1}, "asks for an unsupported resource"),
-        ({f"{PREFIX}gpugrp0//gpu/0/cards": 1}, "asks for an unsupported resource"),
-        ({f"{PREFIX}gpu//cards": 1}, "asks for an unsupported resource"),
-        ({f"{PREFIX}gpu/0": 1}, "asks for an unsupported resource"),
-        ({f"{PREFIX}": 1}, "asks for an unsupported resource"),
-        ({f"{PREFIX}gpu/0/cards": 4}, "asks for 4 of one card"),
-        ({f"{PREFIX}gpu/0/memory": 4}, "asks for memory without its card"),
-        ({f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/0/memory": 4}, "asks for memory without its card"),
-        ({f"{PREFIX}gpu/0/cards": -1}, "asks for the impossible amount -1"),
-        ({f"{PREFIX}gpu/0/cards": 1, f"{PREFIX}gpu/0/memory": 2**63}, "asks for the impossible amount"),
-        ({GPU: -1}, "asks for the impossible amount -1"),
+        ({f"{PREFIX}gpugrp0/A/gpugrp1/B/gpu/0/cards": 1}, "requests an unsupported resource"),
+        ({f"{PREFIX}gpugrp0//gpu/0/cards": 1}, "requests an unsupported resource"),
+        ({f"{PREFIX}gpu//cards": 1}, "requests an unsupported resource"),
+        ({f"{PREFIX}gpu/0": 1}, "requests an unsupported resource"),
+        ({f"{PREFIX}": 1}, "requests an unsupported resource"),
+        ({f"{PREFIX}gpu/0/cards": 4}, "requests 4 cards with one name"),
+        ({f"{PREFIX}gpu/0/memory": 4}, "requests memory of a card that it does not request"),
+        ({f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/0/memory": 4}, "requests memory of a card that it does not request"),
+        ({f"{PREFIX}gpu/0/cards": -1}, "requests the invalid amount -1"),
+        ({f"{PREFIX}gpu/0/cards": 1, f"{PREFIX}gpu/0/memory": 2**63}, "requests the invalid amount"),
+        ({GPU: -1}, "requests the invalid amount -1"),
         (
             {f"{PREFIX}gpu/{card}/cards": 1 for card in range(3)},
             "3 cards for container c, whose limit nvidia.com/gpu is 2",
         ),
-        ({GPU: 3}, "asks for 3 cards for container c, whose limit nvidia.com/gpu is 2; set the limit"),
-        ({"alpha.kubernetes.io/nvidia-gpu": 3}, "asks for 3 cards for container c, whose limit nvidia.com/gpu is 2"),
+        ({GPU: 3}, "requests 3 cards for container c, whose limit nvidia.com/gpu is 2; set the limit"),
+        ({"alpha.kubernetes.io/nvidia-gpu": 3}, "requests 3 cards for container c, whose limit nvidia.com/gpu is 2"),
         ({"gpu/gpu-generate-topology": 2}, "gpu/gpu-generate-topology is 2; set it to 1"),
     ],
 )
@@ -190,21 +190,21 @@ def test_a_card_that_is_asked_for_0_times_is_not_asked_for():
 
 def test_a_scorer_that_packs_otherwise_is_refused():
     info = {"runningcontainer": {"c": {"scorer": {f"{PREFIX}gpu/0/cards": 2}}}}
-    assert "asks for scorer 2: resource/group/gpu/0/cards; leave it out" in refusal(container(cards=1), info=info)
+    assert "requests scorer 2: resource/group/gpu/0/cards; remove it" in refusal(container(cards=1), info=info)
 
 
 @pytest.mark.parametrize("name", ["c", "other"])
 def test_a_container_without_the_limit_gets_no_cards_by_the_annotation(name):
     info = {"runningcontainer": {name: {"requests": {f"{PREFIX}gpu/0/cards": 1}}}}
     told = refusal(container(**{"accelkit.io/memory": "4"}), info=info)
-    assert f"asks for 1 card for container {name}, whose limit nvidia.com/gpu is 0" in told
+    assert f"requests 1 card for container {name}, whose limit nvidia.com/gpu is 0" in told
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"runningcontainer": 1}', '{"requests": {"a": "1"}}', "{" * 60_000, "x" * 70_000]
 )
 def test_an_annotation_that_cannot_be_read_is_refused(text):
-    assert refusal(container(cards=1), info=text).startswith(KEY)
+    assert refusal(container(cards=1), info=text).startswith(f"cannot read {KEY}: ")
 
 
 def test_the_annotation_of_a_pod_is_read_only_where_the_dialect_is_in_use():

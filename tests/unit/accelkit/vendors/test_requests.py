@@ -76,30 +76,34 @@ def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
 @pytest.mark.parametrize(
     ("limits", "entry", "sentence"),
     [
-        ({"memory": 4, "cards": 1}, {}, "asks for accelkit.io/memory and accelkit.io/cards; ask for memory on shared"),
-        ({"memory": 10}, {"split": 4}, "10 units do not divide over 4 cards; ask for a multiple of 4"),
-        ({"memory": 4}, {"split": 0}, "asks for 0 cards"),
-        ({"memory": 4}, {"split": -2}, "asks for -2 cards"),
-        ({"memory": 1000}, {"split": 1000}, "asks for 1000 cards, at most 128"),
-        ({"cards": 129}, {}, "asks for 129 cards, at most 128"),
+        (
+            {"memory": 4, "cards": 1},
+            {},
+            "requests accelkit.io/memory and accelkit.io/cards; request either memory on shared",
+        ),
+        ({"memory": 10}, {"split": 4}, "10 units cannot be split evenly over 4 cards; request a multiple of 4"),
+        ({"memory": 4}, {"split": 0}, "requests 0 cards"),
+        ({"memory": 4}, {"split": -2}, "requests -2 cards"),
+        ({"memory": 1000}, {"split": 1000}, "requests 1000 cards, at most 128"),
+        ({"cards": 129}, {}, "requests 129 cards, at most 128"),
         ({"cards": 2}, {"split": 2}, "whole cards, for which split"),
         ({"cards": 2}, {"compute": 500}, "whole cards, for which split and compute are not allowed"),
-        ({"memory": 4}, {"compute": 1001}, "thousandths of a card, 0 to 1000"),
-        ({"memory": 4}, {"compute": -1}, "thousandths of a card, 0 to 1000"),
+        ({"memory": 4}, {"compute": 1001}, "compute must be between 0 and 1000 thousandths of a card"),
+        ({"memory": 4}, {"compute": -1}, "compute must be between 0 and 1000 thousandths of a card"),
         ({"memory": "8Ei"}, {}, "out of range"),
-        ({"memory": 2**40}, {}, "more memory than any node has"),
-        ({"memory": 4}, {"numa": "both"}, "numa can only be 'single', not 'both'"),
+        ({"memory": 2**40}, {}, "more memory than any node can have"),
+        ({"memory": 4}, {"numa": "both"}, "numa must be 'single', not 'both'"),
         ({"memory": 4}, {"policy": "tight"}, "policy 'tight' is not one of binpack, spread"),
         ({"cards": 2}, {"min_memory": "40 GB"}, "container c: min_memory: '40 GB' is not a Kubernetes quantity; write"),
         ({"cards": 2}, {"min_memory": -1}, "container c: min_memory: -1 is negative; write it as 40Gi, or in bytes"),
-        ({"cards": 2}, {"min_memory": 1.5}, "cannot be read"),
-        ({"memory": 4}, {"same_card_as": "c"}, "same_card_as names 'c'"),
-        ({"memory": 4}, {"same_card_as": "nobody"}, "same_card_as names 'nobody'"),
+        ({"cards": 2}, {"min_memory": 1.5}, "cannot read accelkit.io/request"),
+        ({"memory": 4}, {"same_card_as": "c"}, "same_card_as is 'c'"),
+        ({"memory": 4}, {"same_card_as": "nobody"}, "same_card_as is 'nobody'"),
         ({"memory": 4}, {"splitt": 2}, "unknown key 'splitt'; did you mean split?"),
         ({"memory": 4}, {"zzz": 2}, "unknown key 'zzz'; keys are split, compute"),
-        ({"memory": 4}, {"split": "2"}, "cannot be read"),
-        ({"memory": 4}, {"split": 1.5}, "cannot be read"),
-        ({"memory": 4}, {"model": None}, "cannot be read"),
+        ({"memory": 4}, {"split": "2"}, "cannot read accelkit.io/request"),
+        ({"memory": 4}, {"split": 1.5}, "cannot read accelkit.io/request"),
+        ({"memory": 4}, {"model": None}, "cannot read accelkit.io/request"),
     ],
 )
 def test_what_cannot_be_granted_as_written_is_refused_with_a_sentence(limits, entry, sentence):
@@ -108,14 +112,16 @@ def test_what_cannot_be_granted_as_written_is_refused_with_a_sentence(limits, en
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"c": 1}', '{"c":', "{c: {}}", '{"c": {"split": ' + "[" * 60_000])
 def test_an_annotation_that_is_no_request_is_refused(text):
-    assert "accelkit.io/request cannot be read" in refusal(container(memory=4), request=text)
+    assert "cannot read accelkit.io/request" in refusal(container(memory=4), request=text)
 
 
 def test_same_card_as_must_name_a_container_that_comes_before():
     sentence = refusal(
         container("first", memory=1), container("then", memory=1), request={"first": {"same_card_as": "then"}}
     )
-    assert "container first: same_card_as names 'then'; name an earlier container of the pod that has cards" in sentence
+    assert (
+        "container first: same_card_as is 'then'; set it to an earlier container of the pod that has cards" in sentence
+    )
 
 
 def test_all_sharing_containers_of_a_gcushare_pod_share_one_card():
@@ -148,7 +154,7 @@ def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
 def test_same_card_as_is_refused_where_it_could_never_be_met(first, then, split):
     refinement = {"same_card_as": "a", "split": split}
     sentence = refusal(container("a", **first), container("b", **then), request={"b": refinement})
-    assert "container b can never share the cards of a" in sentence
+    assert "container b cannot share the cards of a" in sentence
 
 
 def test_same_card_as_may_use_all_cards_of_the_other_container():
@@ -179,13 +185,13 @@ def test_compute_reaches_from_nothing_to_the_whole_card(compute):
 def test_a_container_has_at_most_128_cards():
     assert read(container(cards=128))[0].cards == 128
     assert read(container(memory=128), request={"c": {"split": 128}})[0].cards == 128
-    assert "asks for 129 cards, at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
+    assert "requests 129 cards, at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
 
 
 def test_memory_reaches_as_far_as_amounts_do():
     largest = pod(container(memory=MAX_AMOUNT))
     assert PodReader([NATIVE]).read(largest).read_request(1).containers[0].memory_bytes == MAX_AMOUNT
-    with pytest.raises(RequestError, match="more memory than any node has"):
+    with pytest.raises(RequestError, match="more memory than any node can have"):
         PodReader([NATIVE]).read(largest).read_request(2)
 
 
@@ -207,7 +213,7 @@ def test_a_whole_card_may_be_that_of_another_container():
 
 def test_containers_without_cards_that_an_annotation_refines_are_all_named():
     sentence = refusal(container("a", memory=1), container("b", cards=1), request={"z": {}, "y": {}})
-    assert "names y, z, which asks for no card; the containers that ask for cards are: a, b" in sentence
+    assert "has entries without a card request: y, z; the containers that request cards are: a, b" in sentence
 
 
 def test_container_may_prefer_a_near_network_card():

@@ -62,19 +62,19 @@ def test_of_thousands_of_labels_few_are_kept():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"card_ids": [""]}, "each of 1 to 48 characters"),
-        ({"card_ids": ["x" * 49]}, "each of 1 to 48 characters"),
-        ({"card_ids": [f"{number}" for number in range(129)]}, "at most 128 cards"),
-        ({"cards": 2, "card_ids": ["a"]}, "asks for 2 cards but card_ids names only 1"),
-        ({"card_ids": ["a"], "split": 2}, "asks for 2 cards but card_ids names only 1"),
+        ({"card_ids": [""]}, "IDs of 1 to 48 characters"),
+        ({"card_ids": ["x" * 49]}, "IDs of 1 to 48 characters"),
+        ({"card_ids": [f"{number}" for number in range(129)]}, "at most 128 IDs"),
+        ({"cards": 2, "card_ids": ["a"]}, "requests 2 cards, but card_ids contains only 1"),
+        ({"card_ids": ["a"], "split": 2}, "requests 2 cards, but card_ids contains only 1"),
         ({"with": WEB, "cards": 1}, "whole cards, which cannot be shared, and has 'with'"),
         ({"apart": WEB, "cards": 1}, "whole cards, which cannot be shared, and has 'apart'"),
-        ({"with": {"matchLabels": {}}}, "with needs 1 to 16 labels"),
-        ({"apart": {"matchLabels": {"": "x"}}}, "apart needs 1 to 16 labels"),
-        ({"apart": {"matchLabels": {"a=b": "x"}}}, "apart needs 1 to 16 labels"),
-        ({"apart": {"matchLabels": {"a": "x" * 64}}}, "apart needs 1 to 16 labels"),
-        ({"apart": {"matchLabels": {f"{number}": "" for number in range(17)}}}, "apart needs 1 to 16 labels"),
-        ({"apart": {"matchExpressions": []}}, "cannot be read"),
+        ({"with": {"matchLabels": {}}}, "with must have 1 to 16 valid labels"),
+        ({"apart": {"matchLabels": {"": "x"}}}, "apart must have 1 to 16 valid labels"),
+        ({"apart": {"matchLabels": {"a=b": "x"}}}, "apart must have 1 to 16 valid labels"),
+        ({"apart": {"matchLabels": {"a": "x" * 64}}}, "apart must have 1 to 16 valid labels"),
+        ({"apart": {"matchLabels": {f"{number}": "" for number in range(17)}}}, "apart must have 1 to 16 valid labels"),
+        ({"apart": {"matchExpressions": []}}, "cannot read accelkit.io/request"),
         ({"with": WEB, "apart": WEB}, "no card is accepted"),
         ({"with": {"matchLabels": {"app": "web", "x": "y"}}, "apart": WEB}, "no card is accepted"),
         ({"beside": WEB}, "unknown key 'beside'"),
@@ -90,7 +90,7 @@ def test_with_some_and_apart_from_others_can_be_meant():
     assert found.beside.labels == ("app=web",)
 
 
-@pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "name 9 different sets of labels, at most 8")])
+@pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "contain 9 different sets of labels, at most 8")])
 def test_the_selectors_of_a_pod_are_few_however_many_containers_say_them(different, words):
     names = [f"c{number}" for number in range(32)]
     apart = {

@@ -132,7 +132,9 @@ async def test_neighbours_are_explained_and_who_would_have_to_end(world):
     asked = {"request": {"apart": web}}
     assert (await world.filter(**asked))[0] == ["m"]
     node = next(each for each in (await world.ask(**asked)).nodes if each.name == "n")
-    assert node.sentence == "pods with app=web, from which the pod keeps apart, are on every card with room"
+    assert (
+        node.sentence == "the pod must not share cards with pods that have app=web, and these use every card with room"
+    )
     kinds = {change.kind: change for change in node.changes}
     assert [pod.name for pod in kinds["pods_ended"].pods] in (["one"], ["two"])
     assert kinds["without_constraint"].constraint == "apart"

@@ -75,9 +75,9 @@ async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
     assert [(node.name, node.sentence, [change.kind for change in node.changes]) for node in nodes] == [
         ("bare", "node has no accelkit inventory", ["node_shared"]),
         ("odd", "node's accelkit inventory is unknown", ["inventory_readable"]),
-        ("fine", "node does not use the cluster's memory unit: it still uses 256MiB", ["unit_of_the_cluster"]),
-        ("small", "node does not use the cluster's memory unit: it still uses 256MiB", []),
-        ("stranger", "node is not known to accelkit", []),
+        ("fine", "node does not use the cluster's memory unit: it still has 256MiB", ["unit_of_the_cluster"]),
+        ("small", "node does not use the cluster's memory unit: it still has 256MiB", []),
+        ("stranger", "node is unknown to accelkit", []),
     ]
     assert [node.changes[0].taken for node in nodes[:3]] == [(), (), ("x",)]
     assert "garbled" in nodes[1].changes[0].sentence
@@ -96,7 +96,7 @@ async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(clus
     cluster.ledger.reserve(make_ref("p"), "n", build_request(16 * GIB), Policy.BINPACK)
     nodes = (await cluster.ask(make_pod(16))).nodes
     assert [(node.name, node.fits, node.sentence) for node in nodes] == [
-        ("m", False, "pod is held on node n, whose binding is undecided"),
+        ("m", False, "pod is reserved on node n until the result of its Binding is known"),
         ("n", True, ""),
     ]
     # As if it were not there itself.

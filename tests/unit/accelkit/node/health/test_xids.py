@@ -157,7 +157,7 @@ def test_what_an_xid_asks_for_stands_in_the_log(driver, watch, caplog):
     driver.raise_xid(BDFS[0], 64)
     take(listening, 2)
     assert [(record.levelno, record.message) for record in caplog.records if "XID" in record.message] == [
-        (logging.INFO, "card GPU-0: the driver reported XID 43 (a program was ended)"),
+        (logging.INFO, "card GPU-0: the driver reported XID 43 (a program was stopped)"),
         (
             logging.WARNING,
             "card GPU-0: the driver reported XID 64 (a bad row of memory could not be replaced): replace the card",

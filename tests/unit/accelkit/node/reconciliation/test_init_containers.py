@@ -77,7 +77,7 @@ async def test_a_partly_known_pod_is_not_written_and_logged_once(world, caplog):
     await world.look(10)
     assert (world.find_shares("p"), world.api.writes) == (None, [])
     (message,) = [each.message for each in caplog.records if "cannot correct pod d/p" in each.message]
-    assert "its assignment gives container i no accelkit.io/memory" in message
+    assert "its assignment contains no accelkit.io/memory" in message
     world.recorded["uid-p"] = {"i": memory("aaaabbbb")}
     await world.look(1)
     assert world.find_shares("p") == {"i": (Share("a", 4), Share("b", 4)), "c": (Share("a", 4),)}

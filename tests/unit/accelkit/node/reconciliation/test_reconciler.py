@@ -305,9 +305,9 @@ async def test_a_dialects_annotations_are_written_after_the_allocation(world):
 @pytest.mark.parametrize(
     ("assigned", "forged", "reason"),
     [
-        ("a", {"amount": 16}, "it gives container c 16 B, but the pod's limits give it 2 B"),
-        ("a", {"ghost": (Share("b", 16),)}, "it gives cards to container ghost, which asks for none"),
-        ("z", {}, "container c was given card z, which its node does not have"),
+        ("a", {"amount": 16}, "it assigns 16 B to container c, but the pod's limits allow 2 B"),
+        ("a", {"ghost": (Share("b", 16),)}, "it assigns cards to container ghost, which requests none"),
+        ("z", {}, "container c was assigned card z, which does not exist on its node"),
     ],
 )
 async def test_a_rejected_assignment_is_corrected_reported_and_counted_once(world, assigned, forged, reason):
