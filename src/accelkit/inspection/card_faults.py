@@ -21,7 +21,9 @@ from accelkit.model.inventory import Inventory
 from accelkit.texts import list_some
 
 _UNBOUND: Final = re.compile(
-    r"the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
+    r"the driver \S+ is no longer bound to the card|the driver \S+ is bound to the card(?: instead of |, which is not)"
+    # Agents of former releases write these sentences.
+    r"|the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
     r"|the device nodes of card \S+ are not known"
 )
 

@@ -1,14 +1,14 @@
-"""Advertisement of the cards and their memory unit: to the kubelet, and through the inventory to the cluster.
+"""Advertisement of the cards and their memory unit, to the kubelet and, through the inventory, to the cluster.
 
-The kubelet allocates a number of device IDs to each container. Each ID is worth the unit at the time of its allocation.
-That unit follows from the start time of the pod and from the history of units, which is published with the cards. So,
-when the cluster's unit changes:
+The kubelet allocates a number of device IDs to each container. An ID has the size of the unit at the time of its
+allocation. That unit follows from the start time of the pod and from the history of units, which is published with the
+cards. When the cluster's unit changes:
 
-- A finer unit only adds IDs. It applies at once, except while a pod that was bound under the old unit is not admitted
-  yet. The kubelet would allocate that pod's number of devices in the new unit.
+- A finer unit only adds IDs. It applies immediately, unless a pod that was bound in the old unit is not admitted yet.
+  The kubelet would allocate that pod's number of devices in the new unit.
 - A coarser unit removes IDs that containers hold, and a kubelet does not admit a pod again if its devices are missing.
-  So a coarser unit applies only after the pods with finer units have ended.
-- If a container holds devices and its pod is unknown, or the kubelet does not answer, the unit does not change.
+  Therefore, a coarser unit applies only after the pods with finer units have ended.
+- If a container holds devices and its pod is unknown, or the kubelet does not respond, the unit does not change.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Advertising:
     """The cards of one node as they are advertised to the kubelet and the cluster.
 
     Args:
-        node: the Node object that gets the inventory.
+        node: the Node object on which the inventory is published.
         root: the host's root folder.
         cluster_unit_bytes: the cluster's unit of memory.
-        resources: the memory resources, including those of dialects that are no longer served.
+        resources: the memory resources, including the resources of dialects that are no longer served.
         pods: the pods of this node with their assignments, listed at least once.
         plugins: the device plugins that serve the cards to the kubelet.
-        former_unit_bytes: if the node never had an inventory, the unit in which its pods previously got devices; None
-            for the cluster's unit.
+        former_unit_bytes: the unit in which the pods of a node without an inventory got devices before; None for the
+            cluster's unit.
         clock: returns the Unix time in seconds.
     """
 
@@ -94,7 +94,7 @@ class Advertising:
         return self._advertised[0] if self._advertised else ()
 
     def list_node_cards(self) -> NodeCards | None:
-        """Return the cards as they are advertised, or None before the first update."""
+        """Return the advertised cards with their unit, or None before the first update."""
         if self._advertised is None:
             return None
         found, unit = self._advertised
@@ -113,15 +113,15 @@ class Advertising:
     ) -> bool:
         """Advertise and publish these cards; return False if the node does not use the cluster's unit yet.
 
-        If the kubelet's list would be too long in a unit, the node does not adopt it. It keeps its current unit, or has
-        no devices if it has no unit. The reason is published with the inventory.
+        If the kubelet's device list would be too long in the cluster's unit, the node keeps its current unit, or
+        advertises no devices if it has no unit. The reason is published with the inventory.
 
         Args:
             found: the cards that the node currently has.
             topology: the connections between them, in the form of the inventory.
             in_use: the device IDs that containers hold.
-            uncounted: the amounts that containers hold and that no assignment contains. None means that they are not
-                known yet; in that case, the published amounts do not change.
+            uncounted: the amounts that containers hold but no assignment contains. If it is None, the amounts are not
+                known yet, and the published amounts do not change.
             library_problems: the problems of the vendors' libraries, in the form of the inventory.
             cdi: the kinds of CDI devices, in the form of the inventory.
             network: the node's network cards; None if it has none.
@@ -154,7 +154,7 @@ class Advertising:
             target = self._unit
         unit = await self._choose_unit(target)
         if self._advertised != (found, unit):
-            log.info("advertising %d cards in units of %s", len(found), format_unit(unit))
+            log.info("advertising cards=%d unit=%s", len(found), format_unit(unit))
         for plugin in self._plugins:
             await plugin.advertise(found, unit, in_use)
         withheld = self._list_withheld()
@@ -179,8 +179,8 @@ class Advertising:
         withheld = tuple(plugin.resource for plugin in self._plugins if not plugin.offered and plugin.reported)
         if withheld != self._withheld:
             log.info(
-                "withholding resources=%s: not all kube-schedulers are known to call the extender for them, "
-                "or they are of a former dialect",
+                "withheld resources=%s because the record of managed resources does not list them, "
+                "or because they belong to a former dialect",
                 ",".join(withheld) or "none",
             )
         self._withheld = withheld
@@ -197,16 +197,16 @@ class Advertising:
         """Record that the kubelet no longer uses this unit; return how much of the current second remains.
 
         Kubelets write start times in whole seconds. Pods that start in the current second count in the former unit,
-        so the new unit is not published before the second is over.
+        so the new unit is published only after this second.
         """
         now = self._clock()
-        # The clock may have been set back.
+        # An administrator or NTP may have set the clock back.
         until = max((int(now), *(each.until for each in self._history)))
         self._history = (*self._history, FormerUnit(unit, until))
         return min(1.0, until + 1 - now)
 
     def _drop_history(self) -> None:
-        """Remove the units in which no pod holds devices any longer from the history."""
+        """Remove the units in which pods no longer hold devices from the history."""
         started = [pod.started_at for pod in self._pods.list_sharing() if pod.started_at is not None]
         needed = {find_former_unit(self._history, each) for each in started}
         self._history = tuple(each for each in self._history if each in needed)
@@ -222,7 +222,7 @@ class Advertising:
         if unit == self._unit:
             return unit
         if self._unit is not None and len(self._history) >= MAX_FORMER_UNITS:
-            log.warning("pods of this node hold devices in %d units, so its unit does not change", MAX_FORMER_UNITS + 1)
+            log.warning("cannot change the unit: pods of this node hold devices in %d units", MAX_FORMER_UNITS + 1)
             return self._unit
         # The kubelet would admit a pod in the wrong unit if the watch has not delivered its Binding yet.
         await self._pods.refresh()
@@ -232,7 +232,7 @@ class Advertising:
         try:
             answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
-            log.warning("%s; the unit of memory does not change until they can be read", exc)
+            log.warning("%s; the unit of memory does not change until the pod resources can be read", exc)
             return None
         held = (key for resource in self._resources for key in list_held_devices(answer, resource))
         return {(namespace, pod) for namespace, pod, _ in held}
@@ -247,13 +247,13 @@ class Advertising:
 def choose_unit(
     target: int, present: int | None, pods: Sequence[SharingPod], holders: Collection[PodName] | None
 ) -> int:
-    """Return the unit to advertise now, in bytes.
+    """Return the unit to advertise, in bytes.
 
     Args:
-        target: the unit to change to, which is normally the cluster's.
-        present: the unit that the node advertises; None if it is unknown; in that case, the result is `target`.
+        target: the desired unit, which is normally the cluster's unit.
+        present: the unit that the node advertises. If it is None, the unit is unknown and the result is `target`.
         pods: the pods of this node that request units of memory.
-        holders: the pods that hold devices of memory according to the kubelet; None if it does not answer.
+        holders: the pods that hold memory devices according to the kubelet; None if the kubelet does not respond.
     """
     if present is None:
         return target
@@ -265,7 +265,7 @@ def choose_unit(
 
 
 def _find_oversize(cards: Sequence[Card], unit_bytes: int) -> DevicePluginError | None:
-    """Return why the kubelet would not accept the list of devices in this unit; None if it would."""
+    """Return the error if the kubelet would reject the list of devices in this unit; otherwise, return None."""
     try:
         check_list(cards, unit_bytes)
     except DevicePluginError as exc:

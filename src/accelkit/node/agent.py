@@ -1,4 +1,4 @@
-"""The loops of `accelkit node-agent`: find the node's cards, publish them, and serve them to the kubelet."""
+"""The loops of `accelkit node-agent`, which find the node's cards, publish them, and serve them to the kubelet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ COMPONENT = "accelkit-node-agent"
 
 
 async def run(options: AgentOptions) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Run the node agent until SIGTERM or SIGINT.
 
     Raises:
         ConfigurationError: no cluster is configured, or the metrics port is already in use.
@@ -63,7 +63,7 @@ async def run(options: AgentOptions) -> None:
     stop = asyncio.Event()
     on_stop_signal(stop.set)
     for name in describe_plugins({DIALECTS: [options.dialect], PROFILES: load_usable_profiles().profiles}):
-        log.info("using the %s", name)
+        log.info("loaded the %s", name)
     metrics = Metrics()
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
@@ -109,7 +109,7 @@ class _Agent:
         self._xids = XidWatch(partial(load_nvml, options.root))
 
     def build_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return all loops, which are not running yet, and start the XID watch if it is enabled."""
+        """Return all loops, without starting them, and start the XID watch if it is enabled."""
         found_any = asyncio.Event()
         loops = [
             self._pods.reflector.run(),

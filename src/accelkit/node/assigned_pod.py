@@ -1,4 +1,4 @@
-"""Pods of this node, with the facts that the allocation and the unit of memory depend on."""
+"""Pods of this node, with the facts that determine the allocation of devices and the unit of memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class SharingPod:
     """A pod of this node that requests units of memory, assigned or not.
 
     Attributes:
-        unit_bytes: the unit at the time when the kubelet gave the pod devices; before that, the current unit.
-        started_at: that time, as the kubelet writes it; None if the pod has no devices yet.
+        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
+        started_at: the time of the allocation, as the kubelet writes it; None if the pod has no devices yet.
     """
 
     namespace: str
@@ -35,13 +35,13 @@ class AssignedPod:
     Attributes:
         order: the sort key for the order in which the kubelet admits pods.
         containers: the names of the containers, in the order in which the kubelet allocates their devices.
-        assignment: the valid part of the assignment that is written on the pod.
+        assignment: the valid part of the assignment in the pod's annotation.
         units: the number of units of memory that each container requests, by container name.
-        unit_bytes: the unit at the time when the kubelet gave the pod devices; before that, the current unit.
+        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
         written_bytes: the memory on shared cards that the assignment states for each container. It is used only to
-            detect and refuse a pod that was bound in a unit other than the current one.
-        admitted: whether the kubelet has admitted the pod and given it devices.
-        limits: the resources in the limits of each container, by container name.
+            detect and reject a pod that was bound in a unit other than the current unit.
+        admitted: whether the kubelet has admitted the pod and allocated its devices.
+        limits: the names of the resources in the limits of each container, by container name.
     """
 
     uid: str
@@ -57,7 +57,7 @@ class AssignedPod:
     limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def select(self, resources: Collection[str]) -> AssignedPod | None:
-        """Return the pod with only the containers that request some of these resources; None if none does."""
+        """Return the pod with only the containers that request any of these resources; None if no container does."""
         others = {name for name, limits in self.limits.items() if limits.isdisjoint(resources)}
         if others.isdisjoint(self.assignment.containers):
             return self
@@ -69,7 +69,7 @@ class AssignedPod:
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
-        """Return the number of devices that the container was assigned on each card: whole cards or units of memory."""
+        """Return the number of devices, whole cards or memory units, that the container was assigned on each card."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})
@@ -91,7 +91,7 @@ class AssignedPods(Protocol):
         """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
 
     async def refresh(self) -> bool:
-        """List the pods now; return whether the API server answered."""
+        """List the pods immediately; return whether the API server responded."""
 
     @property
     def node_cards(self) -> NodeCards | None:

@@ -1,4 +1,4 @@
-"""The cards of this node, whether found now or earlier, each with its state."""
+"""The cards of this node with their states, including cards that are no longer found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Monitor(Protocol):
     """Monitor of the health of cards."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Return the current health of each card, and why a card is not healthy."""
+        """Return the current health of each card, with the reason if it is not healthy."""
 
     def list_faults(self) -> Mapping[str, str]:
         """Return the faults that must be repaired, by card ID."""
@@ -29,10 +29,10 @@ class Monitor(Protocol):
 
 
 class CardStates:
-    """The known cards of one node, with their states.
+    """The cards of one node, with their states.
 
     A card that is no longer found stays listed as unhealthy, so that its shares are still counted. A card that
-    disappeared before this agent started stays listed if containers hold devices of it.
+    disappeared before this agent started stays listed if containers hold its devices.
 
     Args:
         monitor: monitors the health of the cards.
@@ -45,12 +45,12 @@ class CardStates:
         self._known: dict[str, FoundCard] = {}
 
     def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
-        """Record the state from before the start of this agent: cards that containers hold, and faults.
+        """Record the state from before the start of this agent: faults, and cards that containers hold.
 
         Args:
             cards: the cards of the published inventory.
             profiles: the profiles by vendor name.
-            held: the IDs of cards of which containers hold devices.
+            held: the IDs of the cards whose devices containers hold.
         """
         for place, card in enumerate(cards):
             if card.fault:

@@ -23,12 +23,12 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
 @click.version_option(__version__, prog_name="accelkit node-agent")
-@click.option("--node-name", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
+@click.option("--node-name", envvar="NODE_NAME", required=True, help="Name of this node in the cluster.")
 @host_root_option
-@click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
+@click.option("--unit", default="1GiB", show_default=True, help="Unit of accelkit.io/memory in the cluster.")
 @click.option(
     "--former-unit",
-    help="The unit in which pods got devices before, if accelkit takes over their node from another release.",
+    help="Unit in which pods got devices from another release, if accelkit takes over their node.",
 )
 @click.option(
     "--memory-factor",
@@ -37,7 +37,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     callback=lambda _context, _option, factor: _check_factor(factor),
     default=1.0,
     show_default=True,
-    help="Factor of a card's memory that its shares may use together; more than 1 is oversubscription.",
+    help="Total memory of a card's shares as a multiple of the card's memory; more than 1 is oversubscription.",
 )
 @click.option(
     "--dialect",
@@ -45,66 +45,67 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     callback=lambda _context, _option, name: _check_dialect(name),
     default="native",
     show_default=True,
-    help="Dialect whose resource names the node advertises.",
+    help="Dialect whose resources the node advertises.",
 )
 @kubeconfig_option
 @click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
-    help="Namespace of the ConfigMap with the observed allocations for `accelkit audit`; without it the agent writes "
-    "none.",
+    help="Namespace of the ConfigMap with the observed allocations for `accelkit audit`. Without it, the agent writes "
+    "no ConfigMap.",
 )
 @click.option(
     "--managed-resources",
-    help="ConfigMap in the namespace that lists the resources for which every kube-scheduler calls the extender; the "
-    "agent offers no other resources. Without it, the agent offers all.",
+    help="ConfigMap in the namespace that lists the resources for which every kube-scheduler calls the extender. The "
+    "agent offers only these resources. Without it, the agent offers all resources.",
 )
 @click.option(
     "--steering/--no-steering",
     default=True,
     show_default=True,
-    help="Offer the assigned devices to the kubelet, or let it choose and only correct the assignments afterwards.",
+    help="Offer the assigned devices to the kubelet, or let the kubelet choose and only correct the assignments.",
 )
 @click.option(
     "--health-checks",
     type=click.Choice([each.value for each in HealthChecks]),
     default=HealthChecks.ALL.value,
     show_default=True,
-    help="Sources of the health of cards: all, only the host's files without NVIDIA's driver, or none.",
+    help="Sources of the cards' health: all sources, only the host's files without NVIDIA's driver, or none.",
 )
-@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics; 0 for none.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics, or 0 to disable it.")
 @click.option(
     "--mps-folder",
     default=MPS_PIPE_DIRECTORY,
     show_default=True,
-    help="Folder of the host with the pipes of NVIDIA's MPS control daemon; if it runs, the agent sets its limits.",
+    help="Host folder with the pipes of NVIDIA's MPS control daemon. If the daemon runs, the agent sets its limits.",
 )
 @click.option(
     "--await-host-files",
     is_flag=True,
-    help="At the start, wait until `accelkit host-files` has copied the host's files below the root.",
+    help="Wait at the start until `accelkit host-files` has copied the host's files below the root.",
 )
 @click.option(
     "--cgroup-limits/--no-cgroup-limits",
     default=False,
     show_default=True,
-    help="Limit the memory of pods in their cgroups, which the agent must be able to write.",
+    help="Limit the memory of pods in their cgroups. This requires write access to the cgroups.",
 )
 @click.option(
     "--mps-shared-memory",
-    help="Folder of the host that is the daemon's /dev/shm. Default: `shm` in the folder of its pipes.",
+    help="Host folder that the MPS control daemon uses as /dev/shm (default: `shm` in the folder of its pipes).",
 )
 @click.option(
     "--gas-slots",
     type=click.IntRange(0, 1000),
     default=0,
     show_default=True,
-    help="Slots of each card that the agent serves as gpu.intel.com/i915 and xe; 0 if Intel's plugin serves them.",
+    help="Slots per card that the agent serves as gpu.intel.com/i915 and xe, or 0 if Intel's plugin serves them.",
 )
 @click.option(
     "--process-scan",
     type=click.Path(path_type=Path),
-    help="Folder in which `accelkit process-scan` lists the processes that use cards. Without it, none are detected.",
+    help="Folder in which `accelkit process-scan` lists the processes that use cards. Without it, the agent detects no "
+    "processes.",
 )
 @log_folder_option
 @log_format_option
@@ -133,10 +134,10 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     """Publish this node's cards and serve them to its kubelet."""
     set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir, LogFormat(log_format))
     if not host_root.is_dir():
-        raise ConfigurationError(f"the host's root {host_root} is not a directory", next_step="set ACCELKIT_HOST_ROOT")
+        raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     if managed_resources and not namespace:
         raise ConfigurationError(
-            "--managed-resources names a ConfigMap without its namespace", next_step="set --namespace or POD_NAMESPACE"
+            "--managed-resources requires the namespace of the ConfigMap", next_step="set --namespace or POD_NAMESPACE"
         )
     options = AgentOptions(
         node_name,
@@ -177,7 +178,7 @@ def _check_factor(factor: float) -> float:
 def _check_shared_memory(folder: str) -> str:
     if Path(folder) == Path("/dev/shm"):  # noqa: S108 - the path to refuse
         raise ConfigurationError(
-            "pods cannot get the host's /dev/shm",
-            next_step="start the MPS control daemon with another folder as its /dev/shm, and name that folder",
+            "cannot mount the host's /dev/shm into pods",
+            next_step="start the MPS control daemon with another folder as /dev/shm, and set --mps-shared-memory to it",
         )
     return folder

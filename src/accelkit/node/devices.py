@@ -1,8 +1,8 @@
-"""Device IDs: the ID of the card for a whole card, `<alias>::<number>` for one unit of its memory.
+"""Device IDs: the ID of the card for a whole card, and `<alias>::<number>` for one unit of its memory.
 
-A kubelet accepts the devices of a resource in one message of 4 MiB. So an ID of memory has about ten characters: five
-for the card, and the number of the unit in base 36. The alias depends only on the ID of the card, so other cards of the
-node do not change it. If two cards of a node would have the same alias, both use their full IDs instead.
+A kubelet accepts the devices of a resource in one message of at most 4 MiB. Therefore, the ID of a memory unit has only
+about ten characters: five for the card, and the number of the unit in base 36. The alias depends only on the ID of the
+card, and not on other cards of the node. If two cards of a node have the same alias, both use their full IDs instead.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from accelkit.model.card import Card
 
 _SEPARATOR: Final = "::"
 _ALIAS_LENGTH: Final = 5
-# Prefix of a full ID in place of an alias. No alias begins with it.
+# Prefix of a full ID that replaces an alias. No alias begins with it.
 _FULL: Final = "="
-# The base in which the numbers of units are written.
+# The base of the unit numbers.
 BASE: Final = 36
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER: Final = re.compile("0|[1-9a-z][0-9a-z]{0,11}")
 
 
 class DeviceIds:
-    """The device IDs of one node's cards. An ID that names none of the cards never matches a card.
+    """The device IDs of one node's cards.
 
     Args:
         cards: the IDs of all cards of the node.
@@ -53,32 +53,32 @@ class DeviceIds:
         return [prefix + _format_number(number) for number in range(card.capacity_bytes // unit_bytes)]
 
     def owns(self, device_id: str, *, whole: bool) -> bool:
-        """Return whether these cards can have this device ID."""
+        """Return whether a device ID can belong to one of these cards."""
         if whole:
             return device_id in self._cards
         prefix, _, number = device_id.partition(_SEPARATOR)
         return prefix in self._by_prefix and _NUMBER.fullmatch(number) is not None
 
     def find_card(self, device_id: str) -> str:
-        """Return the card that an ID names; if it names none, the ID itself, which does not match any card."""
+        """Return the ID of the card to which a device ID belongs; if there is none, return the device ID itself."""
         prefix, separator, _ = device_id.partition(_SEPARATOR)
         return self._by_prefix.get(prefix, device_id) if separator else device_id
 
     def count_by_card(self, device_ids: Iterable[str]) -> Counter[str]:
-        """Count IDs by card."""
+        """Return the number of device IDs per card."""
         return Counter(map(self.find_card, device_ids))
 
     def pick(self, available: Sequence[str], taken: Sequence[str], requested: Counter[str]) -> list[str]:
-        """Choose IDs so that each card contributes the number in `requested`, with the IDs already taken first.
+        """Choose as many IDs of each card as `requested` states, beginning with the IDs in `taken`.
 
-        Return fewer IDs if a card has not enough available ones, because the kubelet decides what is available.
+        If a card does not have enough available IDs, return fewer IDs, because the kubelet decides which are available.
 
         Raises:
-            DevicePluginError: the IDs already taken belong to other cards, or are more than requested.
+            DevicePluginError: the IDs in `taken` belong to other cards, or are more than requested.
         """
         chosen, counts = list(taken), self.count_by_card(taken)
         if counts - requested:
-            raise DevicePluginError("the devices that must be included are of other cards than the assigned ones")
+            raise DevicePluginError("the devices that must be included do not belong to the assigned cards")
         free: dict[str, list[str]] = {card: [] for card in requested - counts}
         for device_id in set(available) - set(taken):
             if (card := self.find_card(device_id)) in free:

@@ -26,12 +26,12 @@ from accelkit.vendors.profiles import load_usable_profiles
 @host_root_option
 @output_option
 def discover_command(host_root: Path, output: str) -> None:
-    """List the cards of this machine and their vendors' libraries, as the node agent would find them.
+    """List the cards of this machine and their vendors' libraries, as the node agent finds them.
 
-    The command needs no cluster.
+    The command does not require a cluster.
     """
     if not host_root.is_dir():
-        raise ConfigurationError(f"the host's root {host_root} is not a directory", next_step="set ACCELKIT_HOST_ROOT")
+        raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     found = survey(host_root, load_usable_profiles().profiles.values())
     cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
     network = compute_network(host_root, found.cards)

@@ -1,8 +1,8 @@
-"""The command `accelkit host-files`: copy the few files that a node agent reads from folders that it must not mount.
+"""The command `accelkit host-files`, which copies the files that a node agent reads from folders it must not mount.
 
-An agent must mount neither all of `/etc`, which contains secrets of the cluster and the host, nor cgroups, to which
-root can write. A single file or folder that may be missing cannot be mounted either, because the mount would create it.
-So a separate container, which has no token and does not run as root, mounts these folders. It copies the files
+An agent must not mount the whole of `/etc`, which contains secrets of the cluster and the host, or cgroups, to which
+root can write. A file or folder that may be missing cannot be mounted individually, because the mount would create it.
+Therefore, a separate container without a token and without root privileges mounts these folders. It copies the files
 repeatedly into folders that the agent mounts instead. It can read only files that all users can read.
 """
 
@@ -30,7 +30,7 @@ from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles
 log = logging.getLogger(__name__)
 
 _ETC: Final = "etc"
-# Marks that all existing files have been copied once.
+# This file marks that all existing files have been copied once.
 _MARKER: Final = Path(_ETC, ".copied")
 _MOST_BYTES: Final = 2**20
 _AGAIN_SECONDS: Final = 5.0
@@ -49,9 +49,9 @@ def list_host_files() -> tuple[str, ...]:
 
 
 def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
-    """Copy the files below a host's root to a folder that replaces this root, each completely or not at all.
+    """Copy the files below a host's root to a folder that replaces this root, and replace each copy atomically.
 
-    If a file is missing, or must not be copied, its copy is deleted from the folder.
+    If a file is missing or must not be copied, its copy is deleted from the folder.
 
     Raises:
         ConfigurationError: the folder cannot be written.
@@ -66,11 +66,11 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
             content = None
         except PermissionError:
             problems.append(
-                f"cannot read /{path}, because not all users can read it: run `chmod a+r /{path}` on the node"
+                f"cannot read /{path}: not all users have read permission. Run `chmod a+r /{path}` on the node"
             )
             continue
         except OSError as exc:
-            # An unreadable file is not absent, so its copy stays.
+            # An unreadable file is not missing, so its copy stays.
             problems.append(f"cannot read /{path}: {exc.strerror}")
             continue
         try:
@@ -80,7 +80,7 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
                 f"cannot write {copy}: {exc.strerror}", next_step="check the emptyDir volumes of the pod"
             ) from exc
     if problems:
-        errors.report("; ".join(problems), f"not copied: {'; '.join(problems)}")
+        errors.report("; ".join(problems), f"cannot copy all files: {'; '.join(problems)}")
     else:
         errors.clear()
     marker = target / _MARKER
@@ -94,8 +94,8 @@ async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> 
     while not (root / _MARKER).exists():
         if time.monotonic() > deadline:
             log.warning(
-                "the container host-files has not copied the host's /etc within %.0f s; starting without these files: "
-                "cards for which no driver reports a UUID may change their IDs when the files are copied",
+                "starting without files of the host's /etc: the container host-files did not copy them within %.0f s. "
+                "Cards whose driver does not report a UUID may change their IDs when the files are copied",
                 seconds,
             )
             return
@@ -108,10 +108,10 @@ async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> 
     "--to", "target", required=True, type=click.Path(path_type=Path), help="Folder that replaces the host's root."
 )
 def host_files(host_root: Path, target: Path) -> None:
-    """Copy the files that the node agent reads from the host's /etc and cgroups, repeatedly until SIGTERM."""
+    """Copy the files that the node agent reads from the host's /etc and cgroups, repeatedly, until SIGTERM."""
     stop_signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
-    log.info("copying %s", ", ".join(f"/{path}" for path in list_host_files()))
+    log.info("copying files=%s", ", ".join(f"/{path}" for path in list_host_files()))
     errors = ErrorReporter(log)
     while True:
         copy_host_files(host_root, target, errors)
@@ -125,13 +125,13 @@ def _read(root: Path, path: str) -> bytes | None:
     Raises:
         DevicePluginError: the file must not be copied.
     """
-    # Files of cgroups are not links, and no link on the path to them is followed.
+    # Files of cgroups are not links, and links on the path to them are not followed.
     place = follow_links(root, path) if path.startswith(f"{_ETC}/") else PurePosixPath(path)
     if place is None or place.parts[:1] != PurePosixPath(path).parts[:1]:
         if path == "etc/os-release":
-            # On most hosts it is a link into /usr, where the agent also finds the file.
+            # On most hosts, the file is a link into /usr, where the agent can read the file itself.
             return None
-        raise DevicePluginError(f"/{path} is a link that does not end in /etc")
+        raise DevicePluginError(f"/{path} is a symbolic link to a file outside /etc")
     try:
         if not stat.S_ISREG((root / place).lstat().st_mode):
             raise DevicePluginError(f"/{path} is not a regular file")
@@ -140,7 +140,7 @@ def _read(root: Path, path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if len(content) > _MOST_BYTES:
-        raise DevicePluginError(f"/{path} has more than {_MOST_BYTES} bytes")
+        raise DevicePluginError(f"/{path} is larger than {_MOST_BYTES} bytes")
     return content
 
 

@@ -1,4 +1,4 @@
-"""The option of commands for the folder with the host's files, which in a pod is not the root folder."""
+"""The command-line option for the folder with the host's files, which differs from the root folder in a pod."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
-# The kubelet lists each device in a separate entry with its resource, so the response may exceed gRPC's default.
+# The kubelet lists each device in a separate entry with its resource, so the response may exceed gRPC's default limit.
 _LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
@@ -43,7 +43,7 @@ async def register(root: Path, endpoint: str, resource: str, *, steering: bool =
     """Register a plugin that is already serving, because the kubelet connects to the plugin before it responds.
 
     Raises:
-        DevicePluginError: the kubelet refused or did not answer.
+        DevicePluginError: the kubelet rejected the registration or did not respond.
     """
     options = plugin_api.DevicePluginOptions(get_preferred_allocation_available=steering)
     request = plugin_api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource, options=options)
@@ -51,15 +51,14 @@ async def register(root: Path, endpoint: str, resource: str, *, steering: bool =
         try:
             await plugin_grpc.RegistrationStub(channel).Register(request, timeout=_REGISTER_SECONDS)
         except grpc.aio.AioRpcError as exc:
-            raise DevicePluginError(f"the kubelet did not register {resource}: {exc.details()}") from exc
+            raise DevicePluginError(f"cannot register {resource} with the kubelet: {exc.details()}") from exc
 
 
 async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesResponse:
     """Return the devices that containers hold, from the kubelet's pod resources API.
 
     Raises:
-        DevicePluginError: the kubelet did not answer. In that case, the held devices are unknown, which is not the same
-            as none.
+        DevicePluginError: the kubelet did not respond, so the held devices are unknown.
     """
     async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}", options=_LIST_OPTIONS) as channel:
         try:

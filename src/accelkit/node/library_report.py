@@ -1,4 +1,4 @@
-"""Report of the vendor libraries that a node agent uses: a log line after changes, a metric, and the inventory."""
+"""Report of the vendor libraries that a node agent uses, in log lines, a metric and the inventory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.node.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-# The dynamic linker's messages may be long, and the inventory needs its space for cards.
+# The dynamic linker's messages may be long, and the size of the inventory is limited.
 _MAX_PROBLEM: Final = 500
 
 

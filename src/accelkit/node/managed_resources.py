@@ -1,8 +1,8 @@
 """Watch of the record of managed resources, which lists the resources that the agent may offer to new pods.
 
 - If the ConfigMap does not exist, or does not list a resource, the agent does not offer the resource.
-- If the ConfigMap is invalid, or the API server does not answer, the agent keeps the last valid record. An agent that
-  has just started has no record, so it offers nothing until the API server answers.
+- If the ConfigMap is invalid, or the API server does not respond, the agent keeps the last valid record. An agent that
+  has just started has no record, so it offers no resources until the API server responds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class ManagedResourcesWatch:
-    """The resources that the record of the cluster lists.
+    """Watch of the resources that the record of the cluster lists.
 
     Args:
         api: an open client.
@@ -65,7 +65,9 @@ class ManagedResourcesWatch:
         try:
             managed = decode_managed_resources(config_map.data or {})
         except ManagedResourcesError as exc:
-            self._errors.report(str(exc), f"ConfigMap {self._name}: {exc}; the offered resources do not change")
+            self._errors.report(
+                str(exc), f"cannot use ConfigMap {self._name}: {exc}; the offered resources do not change"
+            )
             return
         self._errors.clear()
         self._take(frozenset(managed.resources), f"ConfigMap {self._name} lists")

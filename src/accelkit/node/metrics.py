@@ -27,17 +27,17 @@ class Metrics:
         )
         self.rejected = Counter(
             "accelkit_disbelieved_assignments",
-            "Assignments that were corrected because a part of them was not valid.",
+            "Assignments that were corrected because they were partly invalid.",
             registry=self.registry,
         )
         self.recorded = Counter(
             "accelkit_assignments_recorded",
-            "Pods without an assignment that got one from the devices that the kubelet allocated.",
+            "Pods without an assignment for which one was created from the devices that the kubelet allocated.",
             registry=self.registry,
         )
         self.failures = Counter(
             "accelkit_assignment_correction_failures",
-            "Corrections that the API server refused or did not answer.",
+            "Corrections that the API server rejected or to which it did not respond.",
             ["reason"],
             registry=self.registry,
         )
@@ -48,11 +48,11 @@ class Metrics:
         )
         self.checkpoint_readable = Gauge(
             "accelkit_kubelet_checkpoint_readable",
-            "1 if the kubelet's checkpoint, the only source for the devices of init containers, could be read, else 0.",
+            "1 if the kubelet's checkpoint, the only source of the devices of init containers, was read, else 0.",
             registry=self.registry,
         )
         self.allocations = Counter(
-            "accelkit_allocations", "Answers to the kubelet's Allocate.", ["resource", "result"], registry=self.registry
+            "accelkit_allocations", "Responses to Allocate calls.", ["resource", "result"], registry=self.registry
         )
 
         self.over_use = Gauge(
@@ -83,7 +83,7 @@ class Metrics:
         return lambda result: self.allocations.labels(resource, result).inc()
 
     def serve(self, port: int, stop: asyncio.Event) -> None:
-        """Serve `/metrics` on all addresses until `stop` is set; port 0 serves nothing.
+        """Serve `/metrics` on all addresses until `stop` is set; do nothing if the port is 0.
 
         Raises:
             ConfigurationError: the port is already in use.
@@ -95,11 +95,11 @@ class Metrics:
         except ConfigurationError as exc:
             raise ConfigurationError(
                 f"cannot serve metrics on port {port}: {exc.__cause__}",
-                next_step="choose another port with --metrics-port, or 0 for none",
+                next_step="set another port with --metrics-port, or 0 to disable it",
             ) from exc
         self._serving = asyncio.create_task(server.run(stop))
 
     async def _answer(self, method: str, path: str, _: Headers) -> Reply:
         if (method, path) != ("GET", "/metrics"):
-            return Reply(404, b'{"error":"there is only GET /metrics here"}')
+            return Reply(404, b'{"error":"only GET /metrics is supported"}')
         return Reply(200, generate_latest(self.registry), CONTENT_TYPE_LATEST)

@@ -16,7 +16,7 @@ from accelkit.placement.topology.links import CardLinks, find_links
 class NodeCards:
     """The node's cards by ID, the unit of memory in bytes, and the former units.
 
-    `topology` is the connections between the cards, in the form of the inventory.
+    `topology` contains the connections between the cards, in the form of the inventory.
     """
 
     cards: Mapping[str, Card]
@@ -26,7 +26,7 @@ class NodeCards:
 
     @cached_property
     def ids(self) -> DeviceIds:
-        """The device IDs that these cards have."""
+        """The device IDs of these cards."""
         return DeviceIds(self.cards)
 
     @cached_property

@@ -15,12 +15,12 @@ class AgentOptions:
 
     Attributes:
         steering: whether the plugins offer the kubelet preferred devices.
-        health: the sources of card health; unless it is all of them, the agent does not keep NVIDIA's cards open.
+        health: the sources of the cards' health. The agent keeps NVIDIA's cards open only if all sources are used.
         await_host_files: whether to wait for another container that copies the host's files below the root.
-        gas_slots: the number of slots of each card that GAS's resources offer; 0 if they are not served.
+        gas_slots: the number of slots per card that the agent serves as GAS's resources; 0 if it does not serve them.
         cgroup_limits: whether the memory of pods is limited in their cgroups.
-        memory_factor: the combined size of a card's shares, as a multiple of the card's memory.
-        managed_resources: the name of the ConfigMap that lists the resources that may be offered; empty for all.
+        memory_factor: the total memory of a card's shares, as a multiple of the card's memory.
+        managed_resources: the name of the ConfigMap that lists the resources to offer; empty to offer all resources.
     """
 
     node: str

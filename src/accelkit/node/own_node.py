@@ -18,7 +18,7 @@ from accelkit.model.pod import Node
 
 log = logging.getLogger(__name__)
 
-# The extender watches the node. In the agent, the cordon affects only the list of devices.
+# An interval is enough here: the extender watches the node, and the agent needs the cordon only for the device list.
 _READ_SECONDS = 30.0
 
 _node = msgspec.json.Decoder(Node)
@@ -30,7 +30,7 @@ class OwnNode:
     Args:
         api: an open client.
         name: the name of the node.
-        clock: returns monotonic seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +43,7 @@ class OwnNode:
         # Whether the node has an inventory, even one that cannot be decoded.
         self.published = False
         self.cordon: frozenset[str] = frozenset()
-        # The words in the annotation with which an administrator declares cards repaired.
+        # The words in the annotation by which an administrator declares cards repaired.
         self.declared_repaired: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
@@ -56,18 +56,18 @@ class OwnNode:
         return self._read_at is not None
 
     async def publish(self, inventory: Inventory) -> None:
-        """Write the inventory if it has changed; after a failure, the next call tries again."""
+        """Write the inventory if it has changed; after a failure, the next call retries."""
         if inventory == self.inventory:
             return
         try:
             annotations = {INVENTORY_ANNOTATION: encode_inventory(inventory)}
             self._take(_node.decode(await self._api.patch(self._path, {"metadata": {"annotations": annotations}})))
-            log.info("published the inventory of %d cards", len(inventory.cards))
+            log.info("published inventory cards=%d", len(inventory.cards))
         except (ApiError, InventoryError) as exc:
             log.warning("cannot publish the inventory: %s", exc)
 
     async def clear_declaration(self) -> bool:
-        """Remove the annotation for repaired cards, which applies once; return False if it could not be removed."""
+        """Remove the annotation for repaired cards, which applies only once; return False if the removal failed."""
         try:
             gone = {"metadata": {"annotations": {REPAIRED_ANNOTATION: None}}}
             self._take(_node.decode(await self._api.patch(self._path, gone)))
@@ -86,5 +86,5 @@ class OwnNode:
         try:
             self.inventory = None if text is None else decode_inventory(text)
         except InventoryError as exc:
-            log.warning("%s; the agent writes it again", exc)
+            log.warning("%s; the agent will replace the inventory", exc)
             self.inventory = None

@@ -1,4 +1,4 @@
-"""The pods of this node, from a watch and from lists that are requested between its events."""
+"""The pods of this node, from a watch and from additional lists that are requested between watch events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
-# `Allocate` may wait for this list, and the kubelet waits for `Allocate`.
+# A call of `Allocate` may wait for this list, and the kubelet waits for `Allocate`.
 _REFRESH_SECONDS = 30
 
 
@@ -39,9 +39,9 @@ class NodePod:
     Attributes:
         cgroup_uid: the UID in the name of its cgroup.
         running: the container ID of each running container, by container name.
-        unit_bytes: the unit of memory at the time when the kubelet gave it devices; before that, the current unit.
-        assigned: the valid part of its assignment; None if it has no assignment, or no part of it is valid.
-        rejection: why its assignment, or a part of it, is not valid; empty if all of it is valid.
+        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
+        assigned: the pod with the valid part of its assignment; None if no part of an assignment is valid.
+        rejection: the reason why its assignment is completely or partly invalid; empty if it is valid.
     """
 
     pod: CardPod
@@ -53,26 +53,26 @@ class NodePod:
 
     @property
     def admitted(self) -> bool:
-        """Whether the kubelet has admitted the pod and given it devices."""
+        """Whether the kubelet has admitted the pod and allocated its devices."""
         return self.pod.admitted
 
 
 @dataclass(slots=True)
 class _Readings:
-    """Pods by UID as they were read, and the results that are computed from them on demand."""
+    """Pods by UID as they were read, and the results that are computed from the pods on demand."""
 
     pods: dict[str, CardPod] = field(default_factory=dict)
-    # The compute of each container when its pod was first read. Later changes of the annotation do not change it.
+    # The compute of each container when its pod was first read, regardless of later changes of the annotation.
     compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
     # The container IDs of the running containers.
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    # The version in which each pod was first read, which is that of its Binding unless it was read late.
+    # The version in which each pod was first read. It is the version of the Binding, unless the pod was read later.
     first_versions: dict[str, int] = field(default_factory=dict)
     # None after a change, until the pods are next requested.
     node_pods: dict[str, NodePod] | None = None
 
     def drop(self, uid: str) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         for each in (self.pods, self.compute, self.running, self.first_versions):
             each.pop(uid, None)
 
@@ -83,8 +83,8 @@ class NodePods:
     Args:
         api: an open client.
         node: the name of the node.
-        dialect: the dialect whose resources the node offers. Pods of former dialects are read too.
-        reader: reads pods; None for the reader of the dialect.
+        dialect: the dialect whose resources the node offers. Pods of former dialects are also read.
+        reader: the reader of pods; None for the reader of the dialect.
         on_change: called after each change.
     """
 
@@ -105,7 +105,7 @@ class NodePods:
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
         self._versions = ObservedVersions()
-        # The newest pod that the current kubelet found in its first list; 0 if the kubelet started before this process.
+        # The version of the newest pod in the current kubelet's first list; 0 if the kubelet started before this agent.
         self._listed_version = 0
         self._unreadable = OnceReporter(log, logging.ERROR)
         self._rejections = OnceReporter(log)
@@ -154,7 +154,7 @@ class NodePods:
             self._cards, self._readings.node_pods = cards, None
 
     def confirm(self, reported: Collection[tuple[str, str]]) -> None:
-        """Replace the namespaces and names of the pods that the kubelet reports; they confirm static pods."""
+        """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
         if self._static.confirm(reported):
             self._readings.node_pods = None
 
@@ -168,7 +168,7 @@ class NodePods:
         self._event("MODIFIED", pod)
 
     async def refresh(self) -> bool:
-        """List the pods now; if the API server refuses or does not answer, keep the known pods and return False."""
+        """List the pods immediately. If the request fails, keep the known pods and return False."""
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:
@@ -181,7 +181,7 @@ class NodePods:
                     self._api, PODS, Pod, query=self._query, trim=self._trim, on_unreadable=leave_out
                 )
         except (ApiError, TimeoutError) as exc:
-            log.warning("cannot read this node's pods: %s", str(exc) or f"no answer in {_REFRESH_SECONDS} s")
+            log.warning("cannot list this node's pods: %s", str(exc) or f"no response within {_REFRESH_SECONDS} s")
             return False
         listed = {pod.metadata.uid for pod in pods}
         # An unreadable pod has no UID in `listed`, but it is not missing.
@@ -234,7 +234,7 @@ class NodePods:
     def _read(self, pod: Pod) -> CardPod | None:
         try:
             found = self._reader.read(pod)
-        except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
+        except Exception as exc:  # noqa: BLE001 - one pod must not stop the agent
             self._unreadable.report(pod.metadata.uid, f"cannot read pod {pod.ref}", error=exc)
             return None
         return found if found is not None and found.requests_cards else None
@@ -251,7 +251,7 @@ class NodePods:
     def _try_check(self, pod: CardPod) -> NodePod | None:
         try:
             return self._check(pod)
-        except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
+        except Exception as exc:  # noqa: BLE001 - one pod must not stop the agent
             self._unreadable.report(pod.ref.uid, f"cannot read pod {pod.ref}", error=exc)
             return None
 
@@ -283,7 +283,7 @@ class NodePods:
         )
 
     def _find_order(self, pod: CardPod) -> tuple[int, str, str]:
-        """Return the sort key for the order of admission: by arrival; after a restart, by age for listed pods."""
+        """Return the sort key for the order of admission: by age for pods in the first list, otherwise by version."""
         arrived = self._readings.first_versions.get(pod.ref.uid, 0)
         return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 

@@ -1,8 +1,8 @@
 """UIDs in the names of pods' cgroups. For a static pod, this is the UID from the kubelet, not from the API server.
 
 The mirror pod of a static pod has the kubelet's UID in an annotation. A user could write this annotation on another pod
-to claim the cgroup of the static pod. So it is accepted only from a mirror pod that the kubelet reports, and only if no
-other pod has or claims the UID. A kubelet does not run a mirror pod that it has not created.
+to claim the cgroup of the static pod. Therefore, the annotation is accepted only from a mirror pod that the kubelet
+reports, and only if no other pod has or claims the UID. A kubelet does not run a mirror pod that it has not created.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StaticPods:
             self._claims.pop(uid, None)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that no longer exists."""
+        """Remove a pod that no longer exists."""
         self._names.pop(uid, None)
         self._claims.pop(uid, None)
 

@@ -95,7 +95,7 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Labels of nodes that name their cards. A long value continues under the same key with the suffix 2, 3…
+    """Node labels that list cards. A long value continues under the keys with the suffixes 2, 3 and so on.
 
     Attributes:
         numbers: the key of the numbers, such as `0.1.2`.

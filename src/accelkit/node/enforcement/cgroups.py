@@ -1,4 +1,4 @@
-"""The cgroups (version 2) of pods and of their containers, by the names that kubelets and container runtimes use."""
+"""Search for the version 2 cgroups of pods and containers, by the names that kubelets and container runtimes use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{32,128}")
 
 
 def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
-    """Return the pod's cgroup by its name from the cgroupfs or systemd driver; a kubelet may have its own cgroup root.
+    """Return the pod's cgroup, below any cgroup root of the kubelet, as the cgroupfs or systemd driver names it.
 
     Args:
         root: the host's root folder.
@@ -29,26 +29,26 @@ def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
 def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path | None:
     """Return the leaf cgroup of a container's processes; None if it does not exist or is not visible.
 
-    Containerd names it `<id>` or `cri-containerd-<id>.scope`, CRI-O `crio-<id>` or `crio-<id>.scope`, depending on the
-    cgroup driver. Below that cgroup, crun creates another one for the container.
+    Depending on the cgroup driver, containerd names the cgroup `<id>` or `cri-containerd-<id>.scope`, and CRI-O names
+    it `crio-<id>` or `crio-<id>.scope`. Below that cgroup, crun creates another cgroup for the container.
 
     Args:
         root: the host's root folder.
-        pod_uid: the UID, as for `find_pod_cgroup`.
+        pod_uid: the UID of the pod, as for `find_pod_cgroup`.
         container_id: the ID in the pod's status, for example `containerd://<id>`.
     """
     own_id = container_id.rpartition("//")[2]
     pod = find_pod_cgroup(root, pod_uid)
     if pod is None or not _CONTAINER_ID.fullmatch(own_id):
         return None
-    # The cgroup of CRI-O's container monitor also has the ID in its name.
+    # The pattern excludes the cgroup of CRI-O's container monitor, whose name also contains the ID.
     named = re.compile(rf"(?:(?:cri-containerd|crio|docker|libpod)-)?{own_id}(?:\.scope)?")
     found = next((folder for folder in sorted(pod.iterdir()) if named.fullmatch(folder.name)), None)
     return None if found is None else _descend(found)
 
 
 def _descend(folder: Path) -> Path:
-    """Return the first cgroup on the way down that has processes, or not exactly one child."""
+    """Return the first cgroup, from this folder downwards, that has processes or does not have exactly one child."""
     while not (folder / "cgroup.procs").read_text().strip():
         below = [each for each in folder.iterdir() if each.is_dir()]
         if len(below) != 1:

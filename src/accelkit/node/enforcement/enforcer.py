@@ -1,4 +1,4 @@
-"""Enforcement of the shares of this node's pods, by the mechanisms that the node has."""
+"""Enforcement of the shares of this node's pods, by the mechanisms that the node supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelkit.node.pods import NodePod, NodePods
 
 log = logging.getLogger(__name__)
 
-# Unchanged limits are set again after this time, because another program may have changed them.
+# The interval after which unchanged limits are set again, because another program may have changed them.
 _AGAIN_SECONDS: Final = 30.0
 
 PodName = tuple[str, str]  # namespace, name
@@ -27,14 +27,14 @@ Limits = Mapping[PodName, Sequence[MemoryLimit]]
 
 
 class Enforcer:
-    """Sets limits for pods that have shares.
+    """Enforcer of limits for pods that have shares.
 
     Args:
         root: the host's root folder.
         pods: the pods of this node.
         load: returns the module `pynvml`, or None if NVIDIA's library is missing.
         cgroup_limits: whether cgroup limits are set, through NVIDIA's driver and through dmem.
-        clock: returns monotonic seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Enforcer:
         self._done_at = 0.0
         self._errors = ErrorReporter(log, logging.INFO)
         # The mechanism that enforces the memory of each pod, by namespace and name. Pods without such a mechanism are
-        # left out.
+        # omitted.
         self.enforced: Mapping[PodName, str] = {}
 
     async def enforce(self, found: Sequence[FoundCard]) -> None:
-        """Limit the memory of the pods, if pods or cards have changed or the limits are due to be set again."""
+        """Limit the memory of the pods if pods or cards have changed, or if the limits must be set again."""
         pods = self._pods.list_pods()
         state = [(each.cgroup_uid, each.running, each.assigned) for each in pods], [each.card for each in found]
         if state == self._done and self._clock() - self._done_at < _AGAIN_SECONDS:
@@ -90,10 +90,9 @@ class Enforcer:
         return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
 
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
-        """Yield a limit for each card of each running container with shares; whole cards need no limit.
+        """Yield a limit for each card of each running container with shares; whole cards do not require a limit.
 
-        Yield nothing if a card of the pod is not an NVIDIA card: in that case, another mechanism or none limits the
-        pod.
+        Yield no limits if a card of the pod does not support limits through NVIDIA's driver.
         """
         shares = [
             (container, share)
@@ -105,14 +104,14 @@ class Enforcer:
             return
         for container, share in shares:
             cgroup = self._find_cgroup(pod, container)
-            # If the cgroup is not found, yield a limit that cannot be set, so that the pod does not count as enforced.
+            # If the cgroup is missing, yield a limit that cannot be set, so that the pod does not count as enforced.
             yield MemoryLimit(cards[share.card].card.bdf, cgroup or Path(), share.memory_bytes)
 
     def _find_cgroup(self, pod: NodePod, container: str) -> Path | None:
         try:
             return find_container_cgroup(self._root, pod.cgroup_uid, pod.running[container])
         except OSError:
-            # The container has ended in the meantime.
+            # The container has already ended.
             return None
 
     def _limit_memory(self, desired: Limits) -> frozenset[MemoryLimit]:
@@ -122,7 +121,7 @@ class Enforcer:
         result = self._try(limits)
         if result.problem:
             self._errors.report(
-                result.problem, f"NVIDIA's driver does not limit the memory of containers: {result.problem}"
+                result.problem, f"cannot limit the memory of containers through NVIDIA's driver: {result.problem}"
             )
         else:
             self._errors.clear()
@@ -131,9 +130,9 @@ class Enforcer:
     def _try(self, limits: Sequence[MemoryLimit]) -> LimitResult:
         nvml = self._load()
         if nvml is None:
-            return LimitResult(frozenset(), "NVIDIA's library was not found")
+            return LimitResult(frozenset(), "NVIDIA's library is missing")
         if not (self._root / CGROUPS / "cgroup.controllers").exists():
-            return LimitResult(frozenset(), "the host's cgroups (version 2) were not found")
+            return LimitResult(frozenset(), "the host's cgroups of version 2 are missing")
         return set_memory_limits(nvml, [limit for limit in limits if limit.cgroup != Path()])
 
 
@@ -157,5 +156,5 @@ def _takes_limits(found: FoundCard | None) -> bool:
 
 
 def _is_counted(found: FoundCard, by: str) -> bool:
-    """Return whether the memory counted at the card's PCI address is its own, not that of the containing card."""
+    """Return whether the mechanism counts the memory of this card, not of a card that contains it."""
     return by in found.profile.enforcement and bool(found.card.bdf) and found.part_of is None

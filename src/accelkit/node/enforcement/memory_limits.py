@@ -1,11 +1,11 @@
-"""Memory limits of cgroups in NVIDIA's driver, from release 615, which limit containers to their shares.
+"""Memory limits of cgroups in NVIDIA's driver since release 615, which limit containers to their shares.
 
-The driver refuses memory beyond the limit, whatever the program does, and reports the limit to the program as the
-memory of the card. A limit belongs to the leaf cgroup of a container and disappears with it.
+The driver refuses memory beyond the limit, and reports the limit to the program as the memory of the card. A limit
+belongs to the leaf cgroup of a container and is removed with it.
 
-The soft limit is always 0, so nothing needs to be released. The driver would reserve a soft limit in all parent cgroups
-too. It does not detect the end of a container, so the reservation would stay. The total of a card's shares does not
-exceed the card, so each container gets its share without a reservation.
+The soft limit is always 0. The driver would also reserve a soft limit in all parent cgroups, and would not release the
+reservation when a container ends, because it does not detect this. A reservation is unnecessary, because the total of a
+card's shares does not exceed the card's memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from accelkit.node.discovery.nvml import initialize
 
 _MIB: Final = 2**20
 _NO_CONTROLLER: Final = (
-    "it counts memory with the kernel's dmem controller, which is not enabled in the cgroups of containers "
-    "(with the option RmMemacctMode=1, the driver counts by itself)"
+    "it counts memory with the kernel's dmem controller, which is not enabled in the cgroups of containers. "
+    "Enable dmem, or set the driver's option RmMemacctMode=1, with which the driver itself counts memory"
 )
 
 
@@ -35,14 +35,14 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The limits that the driver applies, as read back; `problem` is why it does not apply the others, or empty."""
+    """The limits that the driver applies. `problem` is the reason why it does not apply all limits, or empty."""
 
     held: frozenset[MemoryLimit]
     problem: str = ""
 
 
 def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
-    """Set limits in the driver, and read back which of them it applies.
+    """Set limits in the driver, and read which of them it applies.
 
     Args:
         nvml: the module `pynvml`, not yet initialised.
@@ -57,13 +57,13 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
             try:
                 handle = nvml.nvmlDeviceGetHandleByPciBusId(limit.bdf)
             except nvml.NVMLError as exc:
-                problem = f"it does not find card {limit.bdf}: {exc}"
+                problem = f"it cannot find card {limit.bdf}: {exc}"
                 continue
             try:
                 if _set(nvml, handle, limit):
                     held.add(limit)
             except nvml.NVMLError_NotFound:
-                # If the cgroup is missing, the container has ended in the meantime, which is not a problem.
+                # If the cgroup is missing, the container has already ended, which is not a problem.
                 problem = _NO_CONTROLLER if limit.cgroup.exists() else problem
             except nvml.NVMLError as exc:
                 problem = _explain(nvml, exc)
@@ -71,7 +71,7 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
 
 
 def find_unsupported(nvml: Any, bdf: str, cgroup: Path) -> str:
-    """Return why the driver applies no memory limits to a card; empty if it does. Nothing is changed.
+    """Return the reason why the driver cannot limit the memory of a card; empty if it can. Change nothing.
 
     Args:
         nvml: the module `pynvml`, initialised.
@@ -118,7 +118,7 @@ def _has_mig(nvml: Any, handle: Any) -> bool:
 
 def _explain(nvml: Any, error: Exception) -> str:
     if isinstance(error, nvml.NVMLError_FunctionNotFound | nvml.NVMLError_NotSupported):
-        return "the driver does not support memory limits of cgroups, which need release 615 and cgroup v2"
+        return "the driver does not support memory limits of cgroups, which require release 615 and cgroup v2"
     if isinstance(error, nvml.NVMLError_NoPermission):
         return "the driver does not permit this agent to set memory limits"
     return str(error)

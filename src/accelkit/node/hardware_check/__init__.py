@@ -1,1 +1,1 @@
-"""Check of this machine's cards, drivers and libraries for the node agent, which needs no cluster."""
+"""Check of this machine's cards, drivers and libraries for the node agent, without a cluster."""

@@ -29,9 +29,9 @@ from accelkit.vendors.profiles import load_usable_profiles
 )
 @output_option
 def hardware_check(host_root: Path, mps_folder: str, output: str) -> None:
-    """Check what the node agent would find on this machine: cards, libraries, health, processes, limits.
+    """Check the cards, libraries, health, processes and limits that the node agent would find on this machine.
 
-    The command uses the code of the agent, changes nothing, and needs no cluster.
+    The command uses the code of the agent. It changes nothing and does not require a cluster.
     """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
@@ -51,4 +51,4 @@ def _build_tables(report: HardwareReport) -> RenderableType:
     missing = Table("MISSING", "NEXT STEP", box=None, pad_edge=False)
     for gap in report.missing:
         missing.add_row(gap.what, gap.next_step)
-    return Group(f"NVIDIA's driver: {report.nvidia_driver or 'does not answer'}", "", cards, "", missing)
+    return Group(f"NVIDIA's driver: {report.nvidia_driver or 'no response'}", "", cards, "", missing)

@@ -1,4 +1,4 @@
-"""Report of the hardware, drivers and libraries of a machine, from the agent's own code. It changes nothing."""
+"""Report of the hardware, drivers and libraries of a machine, from the code of the agent, without changes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from accelkit.node.health import HealthMonitor
 from accelkit.node.processes.nvml import UsedMemory, read_used_memory
 from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, list_pids
 
-# A signal in one observation may be temporary; the monitor reports a defect after two observations.
+# A signal in one observation may be temporary, so the monitor reports a defect only after two observations.
 _OBSERVATIONS: Final = 2
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Something that the agent would use and that is missing, with the step that provides it."""
+    """A missing prerequisite of the agent, with the step that provides it."""
 
     what: str
     next_step: str
@@ -36,10 +36,10 @@ class CardReport(msgspec.Struct, frozen=True):
 
     Attributes:
         card: the card as in the inventory, with its health and the enforcement by MPS.
-        device_nodes: the device nodes that a container gets for it.
-        processes: the processes that have it open.
-        memory_limits: why NVIDIA's driver does not enforce limits of containers on it; empty if it does; None for cards
-            from other vendors.
+        device_nodes: the device nodes that a container gets for the card.
+        processes: the processes that have the card open.
+        memory_limits: the reason why NVIDIA's driver does not enforce memory limits on the card; empty if it does; None
+            for cards from other vendors.
     """
 
     card: Card
@@ -49,7 +49,7 @@ class CardReport(msgspec.Struct, frozen=True):
 
 
 class HardwareReport(msgspec.Struct, frozen=True):
-    """A machine; `nvidia_driver` is the version of NVIDIA's driver, None if the driver does not respond."""
+    """A machine. `nvidia_driver` is the version of NVIDIA's driver, or None if the driver does not respond."""
 
     nvidia_driver: str | None
     cards: tuple[CardReport, ...]
@@ -61,12 +61,12 @@ def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, 
 
     Args:
         root: the machine's root folder.
-        found: its cards.
+        found: the cards of the machine.
         nvml: the module `pynvml`, not yet initialised; None if NVIDIA's library is missing.
         mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
-        DevicePluginError: its processes cannot be listed.
+        DevicePluginError: the processes of the machine cannot be listed.
     """
     nodes = {each.card.id: tuple(_list_nodes(each)) for each in found}
     bdfs = find_cards_by_address(found)
@@ -105,7 +105,7 @@ def _list_nodes(found: FoundCard) -> Sequence[str]:
 def _query_driver(root: Path, found: Sequence[FoundCard], nvml: Any | None) -> tuple[str | None, dict[str, str]]:
     own = [each for each in found if "nvml" in each.profile.enforcement]
     if nvml is None:
-        return None, {each.card.id: "NVIDIA's library is missing here" for each in own}
+        return None, {each.card.id: "NVIDIA's library is missing" for each in own}
     with initialize(nvml) as works:
         if not works:
             return None, {each.card.id: "the driver is not loaded" for each in own}
@@ -129,7 +129,9 @@ def _list_missing(
         if each.card.memory_bytes is None:
             yield Missing(f"the memory of card {name} is unknown", "set it in /etc/accelkit/cards.yaml")
         elif each.card.estimated:
-            yield Missing(f"the memory of card {name} is that of its model", "set it in /etc/accelkit/cards.yaml")
+            yield Missing(
+                f"the memory of card {name} is estimated from its model", "set it in /etc/accelkit/cards.yaml"
+            )
         if each.card.health_reason:
             yield Missing(
                 f"card {name} is {each.card.health}: {each.card.health_reason}", "read docs/reference/health.md"
@@ -138,6 +140,6 @@ def _list_missing(
             reason = f"no memory limits on card {name}: {each.memory_limits}"
             yield Missing(reason, "read docs/explanation/enforcement.md")
     if processes.unread:
-        yield Missing(f"{processes.unread} processes cannot be read", "run this as root, with SYS_PTRACE")
+        yield Missing(f"{processes.unread} processes cannot be read", "run the command as root, with SYS_PTRACE")
     if not (root / CGROUPS / "cgroup.controllers").exists():
         yield Missing("cgroups of version 2 are missing", "boot the machine with systemd.unified_cgroup_hierarchy=1")

@@ -18,7 +18,7 @@ from accelkit.vendors.xids import XidAction, find_xid
 
 log = logging.getLogger(__name__)
 
-# The minimum time between two Events for the same XID of a card, because a program may cause an XID repeatedly.
+# The minimum time between two Events for the same XID of a card, because a program may repeatedly cause an XID.
 _EVENT_SECONDS: Final = 600.0
 
 
@@ -72,8 +72,8 @@ class CardErrors:
                 await self._record("CardMended", f"card {card} was declared repaired")
         if not repaired:
             log.warning(
-                "no card of this node is named %s, which was declared repaired. Name a card by its ID, address or "
-                "place.",
+                "cannot clear the fault of %s: it is not a card of this node. Declare a card repaired by its ID "
+                "or number.",
                 ", ".join(sorted(names)),
             )
 

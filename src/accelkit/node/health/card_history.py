@@ -1,8 +1,8 @@
-"""A card's health over time: its signals, compared with those of the first observation, with hysteresis.
+"""History of a card's health, with hysteresis. Signals are compared with the signals of the first observation.
 
-A card becomes unhealthy after two bad observations, because a single one may be a reset. It becomes healthy again after
-some minutes without a bad observation. A fault does not depend on observations: it stays until the card is repaired.
-Signals that cannot be read are unknown, and never make a healthy card unhealthy.
+A card becomes unhealthy after two bad observations, because a single bad observation may be a reset. It becomes healthy
+again after five minutes without a bad observation. A fault does not depend on observations: it stays until the card is
+repaired. Unreadable signals are unknown, and never make a healthy card unhealthy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.node.health.faults import Fault
 from accelkit.node.health.signals import Signals
 from accelkit.vendors.xids import XidAction, find_xid
 
-# Two in a row, so that a brief reset or driver reload does not count.
+# Two bad observations in a row are required, so that a brief reset or driver reload does not count.
 _MIN_BAD_OBSERVATIONS = 2
 # An error counter never decreases, so only time without new errors ends a bad state. Errors repeat within minutes.
 _QUIET_SECONDS = 300.0
@@ -28,7 +28,7 @@ class CardHistory:
 
     Attributes:
         health: its current health.
-        reason: why it is not healthy.
+        reason: the reason why it is not healthy; empty if it is healthy.
         fault: the fault that requires a repair; None if there is none.
     """
 
@@ -51,7 +51,7 @@ class CardHistory:
         """
         errors = [*self._list_errors(signals), *([defect] if defect else [])]
         first = self._first or Signals()
-        # A signal becomes part of the baseline at its first value.
+        # The first known value of a signal becomes its baseline.
         self._first = Signals(
             present=True if signals.present else first.present,
             driver=first.driver or signals.driver,
@@ -82,7 +82,7 @@ class CardHistory:
     def _update_fault(self, driver_start: str, xids: Sequence[int]) -> None:
         if self.fault is not None and self.fault.is_repaired(driver_start):
             self.fault = None
-        # The first XID is the cause of those that follow it, unless one of them requires a replacement.
+        # The first XID is the cause of the following XIDs, unless one of these requires a replacement.
         for xid in xids:
             action = find_xid(xid).action
             if action is XidAction.REPLACE or (action.harms and self.fault is None):
@@ -95,11 +95,11 @@ class CardHistory:
         elif signals.answers is False:
             yield SILENT_ON_BUS
         if signals.bound is False and first.driver:
-            yield f"the driver {first.driver} is not bound to it any more"
+            yield f"the driver {first.driver} is no longer bound to the card"
         elif signals.driver and first.driver and signals.driver != first.driver:
-            yield f"the driver {signals.driver} has taken it from {first.driver}"
+            yield f"the driver {signals.driver} is bound to the card instead of {first.driver}"
         if signals.link_width and first.link_width and signals.link_width < first.link_width:
-            yield f"its PCI link is down to {signals.link_width} of {first.link_width} lanes"
+            yield f"its PCI link uses only {signals.link_width} of {first.link_width} lanes"
         if missing := sorted(first.nodes - signals.nodes):
             yield f"device node {', '.join(missing)} is missing"
         for name, count in sorted(signals.errors.items()):

@@ -18,11 +18,11 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An XID that took a card out of placement.
+    """An XID that excludes a card from placement.
 
     Attributes:
         xid: the number of the error.
-        driver_start: identifies the driver start during which the error occurred, as in the card's signals.
+        driver_start: the identifier of the driver start after which the error occurred, as in the card's signals.
     """
 
     xid: int
@@ -30,7 +30,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Parse the text that `__str__` returns; return None for any other text."""
+        """Return the fault from the text that `__str__` returns; return None for any other text."""
         match = _TEXT.fullmatch(text)
         return cls(int(match[1]), match[2]) if match else None
 
@@ -38,7 +38,7 @@ class Fault:
         return f"xid {self.xid} at {self.driver_start}"
 
     def is_repaired(self, driver_start: str) -> bool:
-        """Return whether the driver or machine has restarted since, if a restart repairs the fault."""
+        """Return whether a restart repairs the fault, and the driver or machine has restarted since the error."""
         known = bool(self.driver_start and driver_start) and not driver_start.endswith(".")
         return known and self.driver_start != driver_start and find_xid(self.xid).action is not XidAction.REPLACE
 

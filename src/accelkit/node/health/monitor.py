@@ -35,8 +35,8 @@ class HealthMonitor:
         root: the host's root folder.
         nodes: returns the paths of a card's own device nodes.
         checks: the sources to use.
-        reported: returns the XIDs that the driver reported since the last call, by card ID, or by the ID of the card
-            that the card is a part of; empty without a driver to query.
+        reported: returns the XIDs that the driver reported since the last call, by the ID of the card or of the card
+            that contains it; empty if the driver is not queried.
         clock: a monotonic clock in seconds.
     """
 
@@ -107,20 +107,23 @@ class HealthMonitor:
         try:
             paths = self._nodes(each)
         except DevicePluginError as exc:
-            # No container can use the card, so the extender must not place pods on it.
+            # Containers cannot use the card, so the extender must not place pods on it.
             defect = defect or str(exc)
         history.observe(read_signals(self._root, each.card.bdf or None, paths), now, xids=xids, defect=defect)
         if history.health is not before:
             log.warning(
-                "card %s is %s%s", each.card.id, history.health, f": {history.reason}" if history.reason else ""
+                "changed health card=%s health=%s%s",
+                each.card.id,
+                history.health,
+                f" reason={history.reason}" if history.reason else "",
             )
         return history.health, history.reason
 
 
 def _find_foreign_driver(each: FoundCard) -> str | None:
-    """Return why the card's driver cannot serve containers; None if it can, or if that is unknown."""
+    """Return the reason why the card's driver cannot serve containers; None if it can, or if it is unknown."""
     discovery = each.profile.discovery
     drivers = discovery.drivers if isinstance(discovery, PciDiscovery) else ()
     if not each.driver or not drivers or each.driver in drivers:
         return None
-    return f"the driver {each.driver} has it, which is not the vendor's ({', '.join(drivers)})"
+    return f"the driver {each.driver} is bound to the card, which is not the vendor's ({', '.join(drivers)})"

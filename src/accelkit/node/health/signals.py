@@ -29,14 +29,14 @@ class Signals:
     Attributes:
         present: whether the PCI device exists.
         bound: whether it is bound to a kernel driver.
-        driver: the name of that driver.
+        driver: the name of the kernel driver.
         answers: whether its configuration space is readable and does not contain only ones.
         link_width: the number of PCI lanes in use.
         errors: uncorrected errors since the driver was loaded, by counter.
         nodes: its existing device nodes.
         unread: the names of the files that could not be read.
-        driver_start: a text that changes when the machine boots or the driver is bound to the card again. It ends in a
-            dot while no driver is bound, and is empty if it cannot be read.
+        driver_start: an identifier that changes when the machine boots or the driver is bound to the card again. It
+            ends in a dot while no driver is bound, and is empty if it cannot be read.
     """
 
     present: bool | None = None
@@ -132,7 +132,7 @@ def _read_number(path: Path, unread: list[str]) -> int | None:
 
 
 def _read_counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
-    """Return the total in a file of `name number` lines, keyed by the file's name; the sum if it has no total."""
+    """Return the total, or otherwise the sum, in a file of `name number` lines, keyed by the file's name."""
     try:
         text = path.read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Collection of the errors that NVIDIA's driver reports (XIDs), in a separate thread."""
+"""Collector of the errors that NVIDIA's driver reports (XIDs), in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from accelkit.vendors.xids import find_xid
 log = logging.getLogger(__name__)
 
 _WAIT_MILLISECONDS = 2000
-# The largest number of XIDs to keep for a card until they are taken.
+# The maximum number of XIDs to keep for a card until they are taken.
 _MAX_XIDS = 100
 # The time between two attempts. A driver or card that was removed usually reappears within minutes.
 _RETRY_SECONDS = 60.0
 
 
 class XidWatch:
-    """Collector of XIDs. It registers for them again after the driver was reloaded.
+    """Collector of XIDs, which registers for them again after the driver was reloaded.
 
     Args:
         load: returns the module `pynvml`, or None if NVIDIA's library is missing.
@@ -40,7 +40,7 @@ class XidWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread. It retries without a library, because a driver may be installed while the agent runs."""
+        """Start the thread. If the library is missing, the thread retries, because a driver may be installed later."""
         self._thread = threading.Thread(target=self._run, name="xids", daemon=True)
         self._thread.start()
 
@@ -61,7 +61,7 @@ class XidWatch:
             try:
                 self._open()
             except Exception as exc:  # noqa: BLE001 - otherwise the thread would end without a message
-                self._errors.report(repr(exc), "errors of NVIDIA's cards cannot be collected", error=exc)
+                self._errors.report(repr(exc), "cannot collect errors of NVIDIA's cards", error=exc)
             self._stop.wait(_RETRY_SECONDS)
 
     def _open(self) -> None:
@@ -76,10 +76,10 @@ class XidWatch:
                 with suppress(nvml.NVMLError):
                     nvml.nvmlShutdown()
         except nvml.NVMLError as exc:
-            self._errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
+            self._errors.report(str(exc), f"cannot collect errors of NVIDIA's cards: {exc}")
 
     def _listen(self, nvml: Any) -> None:
-        """Collect XIDs until the thread stops or no card is registered; an idle session would keep all cards open."""
+        """Collect XIDs until the thread stops or no card is registered, because a session keeps all cards open."""
         events = nvml.nvmlEventSetCreate()
         uuids: dict[int | None, str] = {}
         try:
@@ -102,7 +102,7 @@ class XidWatch:
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
             except nvml.NVMLError as exc:
-                self._errors.report(f"{index} {exc}", f"NVIDIA's card {index} reports no XIDs: {exc}")
+                self._errors.report(f"{index} {exc}", f"NVIDIA's card {index} does not report XIDs: {exc}")
             else:
                 uuids[_identify(handle)] = uuid.decode() if isinstance(uuid, bytes) else uuid
 
@@ -116,7 +116,7 @@ class XidWatch:
                 continue
             xid, card = int(event.eventData), uuids.get(_identify(event.device))
             if card is None:
-                log.warning("NVIDIA's driver reported XID %d of an unknown card", xid)
+                log.warning("NVIDIA's driver reported an XID of an unknown card: xid=%d", xid)
             else:
                 self._note(card, xid)
 

@@ -1,4 +1,4 @@
-"""The labels of a node's cards: accelkit's for every vendor, and those that the vendors' profiles define."""
+"""Labels of a node's cards: accelkit's labels for all vendors, and the labels in the vendors' profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
 _MAX_VALUE = 63
-# The prefix with which a long value continues, because a label's value must start with a letter or a digit.
+# The prefix of the further parts of a long value, because a label value must start with a letter or digit.
 _CONTINUED = "Z"
 
 
@@ -25,7 +25,7 @@ def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) ->
 
     Args:
         cards: the node's cards.
-        profiles: the profiles, by name of the vendor.
+        profiles: the profiles by vendor name.
     """
     if not cards:
         return {}
@@ -57,7 +57,7 @@ def _fill_patterns(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[s
 
 
 def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
-    """Return the facts that the labels in profiles may contain, without those that are unknown for a card."""
+    """Return the facts that the labels in profiles may contain, without facts that are unknown for a card."""
     facts = {"count": str(len(cards))}
     if model := _find_model(cards):
         facts["model"] = model
@@ -103,7 +103,7 @@ def _read_number(card: Card) -> int | None:
 
 
 def _find_model(cards: Sequence[Card]) -> str | None:
-    """Return the most frequent model as a label's value; None if it has no valid characters."""
+    """Return the most frequent model as a label value; None if it has no valid characters."""
     ((model, _),) = Counter(sorted(card.model for card in cards)).most_common(1)
     return to_label_value(model)
 

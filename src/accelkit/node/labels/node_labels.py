@@ -77,7 +77,7 @@ class NodeLabels:
         self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
-        """Read the host, and write changed labels. A failed write is retried a minute later."""
+        """Read the host, and write changed labels. After a failure, the write is retried a minute later."""
         if self._read_at is not None and self._clock() - self._read_at < _INTERVAL_SECONDS:
             return
         self._read_at = self._clock()
@@ -100,14 +100,14 @@ class NodeLabels:
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
-        # Vendors' keys are written directly, because NFD's master uses an arbitrary one if two objects contain a label.
+        # Vendors' labels are written directly: if two objects contain a label, NFD's master uses an arbitrary object.
         desired_by_nfd, desired_directly = _split(desired, through_nfd=through_nfd)
         recorded_by_nfd, recorded_directly = _split(recorded, through_nfd=through_nfd)
         features = plan(desired_by_nfd, present, recorded_by_nfd, by_others=False)
         changes = plan(desired_directly, present, recorded_directly)
         if changes.lost:
             log.warning(
-                "another client changed labels, which accelkit does not manage any more: %s",
+                "stopped managing labels that another client changed keys=%s",
                 ", ".join(sorted(changes.lost)),
             )
         if through_nfd:
@@ -147,12 +147,12 @@ class NodeLabels:
     async def _write_node(self, node: Node, changes: LabelChanges, record: Mapping[str, str]) -> None:
         metadata = {
             "annotations": {LABELS_ANNOTATION: msgspec.json.encode(dict(sorted(record.items()))).decode()},
-            # The patch fails if another client changed the node since it was read.
+            # The patch fails if another client has changed the node since it was read.
             "resourceVersion": node.metadata.resource_version,
             "labels": {**dict.fromkeys(changes.delete), **changes.write},
         }
         await self._api.patch(build_node_path(self._name), {"metadata": metadata})
-        log.info("wrote the labels of the node: accelkit manages %d", len(record))
+        log.info("updated labels of the node managed=%d", len(record))
 
 
 def _split(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:

@@ -16,8 +16,8 @@ class LabelChanges:
     Attributes:
         write: the labels to set.
         delete: the keys to delete.
-        record: the labels that accelkit manages afterwards, with the written values.
-        lost: the keys that accelkit managed and that another client has changed since.
+        record: the labels that accelkit manages after the change, with the written values.
+        lost: the keys that accelkit managed until another client changed them.
     """
 
     write: Mapping[str, str]
@@ -31,15 +31,14 @@ def plan(
 ) -> LabelChanges:
     """Return the changes from the current to the desired labels, without changes to labels of other clients.
 
-    An existing key that accelkit did not write belongs to another client. So does a recorded key whose value has
-    changed.
+    A label belongs to another client if accelkit did not write it, or if its value differs from the recorded value.
 
     Args:
-        desired: the labels that the node should have.
-        present: the labels that the node has.
+        desired: the desired labels of the node.
+        present: the current labels of the node.
         recorded: the labels that accelkit wrote.
-        by_others: whether a value that differs from the recorded one was written by another client. If another service
-            writes for accelkit, the difference may be a delay.
+        by_others: whether a value that differs from the recorded value was written by another client. If another
+            service writes labels for accelkit, the difference may be caused by a delay.
     """
     changed = {key for key, value in recorded.items() if key in present and present[key] != value}
     lost = frozenset(changed if by_others else ())
@@ -55,13 +54,13 @@ def plan(
 
 @dataclass(slots=True)
 class DebouncedLabels:
-    """Labels of one source over time. A label is removed only after several complete reads without it."""
+    """Labels of one source, in which a label is removed only after several complete reads without it."""
 
     _labels: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
     def update(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Update from one read (None if the source could not be read); return the current labels of the source."""
+        """Apply one read, or None if the source could not be read; return the current labels of the source."""
         if labels is None:
             return self._labels
         for key in [key for key in self._labels if key not in labels]:

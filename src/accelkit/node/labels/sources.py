@@ -1,7 +1,7 @@
-"""Labels of the host's devices, processor, kernel and system, with the names of Node Feature Discovery (NFD).
+"""Labels of the host's devices, processor, kernel and system, with the label names of Node Feature Discovery (NFD).
 
-Names and formats: NFD, `source/{pci,cpu,kernel,system}`. A source that cannot be read returns None, which differs from
-a host without such features.
+The names and formats follow `source/{pci,cpu,kernel,system}` of NFD. An unreadable source returns None, which differs
+from a host without such features.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEATURES: Final = tuple(
     f"{FEATURE}{source}" for source in ("cpu-cpuid.", "kernel-version.", "pci-", "system-os_release.")
 )
 
-# The first digits of the PCI class of network controllers, displays, co-processors (such as FPGAs) and accelerators.
+# The first digits of the PCI classes of network controllers, displays, coprocessors (such as FPGAs) and accelerators.
 _CLASSES = ("02", "03", "0b40", "12")
 _HEX4 = re.compile(r"[0-9a-f]{4}")
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
@@ -35,9 +35,9 @@ _FLAGS = re.compile(
 
 
 def to_label_value(text: str) -> str | None:
-    """Return a text as a label's value: at most 63 of its characters, with dashes for invalid ones.
+    """Return a text as a label value: at most 63 characters, with invalid characters replaced by dashes.
 
-    None if the text has no valid character.
+    Return None if the text has no valid character.
     """
     return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._") or None
 
@@ -62,7 +62,7 @@ def read_pci_labels(root: Path) -> dict[str, str] | None:
 
 
 def read_cpu_labels(root: Path) -> dict[str, str] | None:
-    """Return `cpu-cpuid.<FLAG>` of the flags by which users select nodes."""
+    """Return `cpu-cpuid.<FLAG>` for the flags by which users select nodes."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:
@@ -89,7 +89,7 @@ def read_kernel_labels(root: Path) -> dict[str, str] | None:
 
 
 def read_system_labels(root: Path) -> dict[str, str] | None:
-    """Return `system-os_release.ID`, `.VERSION_ID` and the parts of the latter."""
+    """Return `system-os_release.ID`, `.VERSION_ID` and the parts of the version."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
             text = (root / path).read_text()
@@ -112,5 +112,5 @@ def _label_release(key: str, release: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_hex(path: Path) -> str:
-    # A device that was just removed must not affect the labels of the others.
+    # A device that was just removed must not affect the labels of other devices.
     return (sysfs.read_text(path) or "").removeprefix("0x").lower()

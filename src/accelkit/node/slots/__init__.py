@@ -1,1 +1,1 @@
-"""Slots: each card can be allocated several times, by GAS's resources `gpu.intel.com/i915` and `gpu.intel.com/xe`."""
+"""Slots, with which a card can be allocated several times as `gpu.intel.com/i915` or `gpu.intel.com/xe` of GAS."""

@@ -1,7 +1,7 @@
 """Device plugin that serves slots of cards to the kubelet.
 
-Each card is advertised with as many devices as it has slots. The kubelet's choice is steered and checked in the same
-way as for units of memory. A container with slots gets the device nodes of its cards.
+The plugin advertises one device for each slot of a card. It steers and checks the kubelet's choice in the same way as
+for units of memory. A container with slots gets the device nodes of its cards.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SlotPlugin(DevicePlugin):
         self.endpoint = f"accelkit-{resource.rpartition('/')[2]}.sock"
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - slots are worth no memory
-        """Advertise the slots of the cards that belong to this resource.
+        """Advertise the slots of the cards to which this resource applies.
 
         Raises:
             DevicePluginError: there are more devices than the kubelet accepts.
@@ -105,7 +105,7 @@ class SlotPlugin(DevicePlugin):
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # If the kubelet does not respond, the advertised devices stay as they are.
+            # If the kubelet does not respond, the advertised devices do not change.
             devices = self._devices.devices
             return frozenset(each.ID for each in devices if each.health == HEALTHY)
         return frozenset(device_id for ids in held.values() for device_id in ids)
@@ -120,7 +120,7 @@ def make_slot_plugins(
     build_counter: Callable[[str], Callable[[str], None]],
     is_managed: Callable[[str], bool] = lambda _resource: True,
 ) -> list[SlotPlugin]:
-    """Return a plugin for each resource by which GAS counts cards; none if cards have no slots."""
+    """Return a plugin for each resource with which GAS counts cards; none if cards have no slots."""
     labels = DIALECT.card_labels
     return [
         SlotPlugin(

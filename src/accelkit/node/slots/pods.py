@@ -1,6 +1,6 @@
-"""Pods of this node that wait for slots, in the form in which the device plugin reads pods that wait for memory.
+"""Pods of this node with assigned slots, in the form in which the device plugin reads pods with assigned memory.
 
-A slot is one of the possible uses of a card. A container has one slot of each of its cards.
+A slot is one of the concurrent uses of a card. A container has one slot of each of its cards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SlotPods:
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """None, because the extender has already taken the nearness of the cards into account."""
+        """None, because the extender has already considered the connections between the cards."""
         return None
 
     def _read(self, pod: AssignedPod) -> AssignedPod:

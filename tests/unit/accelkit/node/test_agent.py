@@ -55,4 +55,4 @@ async def test_the_error_of_one_loop_stops_the_others_and_is_raised():
 def test_the_hosts_shared_memory_is_refused(folder):
     done = CliRunner().invoke(main, ["node-agent", "--node-name", "n", "--mps-shared-memory", folder])
     assert done.exit_code == 1
-    assert "pods cannot get the host's /dev/shm" in done.output
+    assert "cannot mount the host's /dev/shm into pods" in done.output

@@ -44,7 +44,7 @@ def test_the_vendors_libraries_are_listed_with_their_problems(tmp_path):
 def test_a_root_that_is_not_a_directory_is_refused(tmp_path):
     done = run("--host-root", tmp_path / "none")
     assert done.exit_code == 1
-    assert "is not a directory; set ACCELKIT_HOST_ROOT" in done.stderr
+    assert "is not a folder; set ACCELKIT_HOST_ROOT" in done.stderr
 
 
 def test_network_cards_are_listed_with_the_requirements_of_peer_access(tmp_path):

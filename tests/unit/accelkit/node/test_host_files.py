@@ -101,12 +101,12 @@ def test_a_link_within_etc_is_followed_as_the_host_does(host, target, copy, link
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda path: path.symlink_to("/root/.ssh/id"), "is a link that does not end in /etc"),
-        (lambda path: path.symlink_to("../../../../root/id"), "is a link that does not end in /etc"),
-        (lambda path: path.symlink_to("cards.yaml"), "is a link that does not end in /etc"),
+        (lambda path: path.symlink_to("/root/.ssh/id"), "is a symbolic link to a file outside /etc"),
+        (lambda path: path.symlink_to("../../../../root/id"), "is a symbolic link to a file outside /etc"),
+        (lambda path: path.symlink_to("cards.yaml"), "is a symbolic link to a file outside /etc"),
         (os.mkfifo, "is not a regular file"),
         (lambda path: path.mkdir(), "is not a regular file"),
-        (lambda path: path.write_bytes(b"x" * (2**20 + 1)), "has more than 1048576 bytes"),
+        (lambda path: path.write_bytes(b"x" * (2**20 + 1)), "is larger than 1048576 bytes"),
     ],
     ids=["absolute link", "relative link", "circle", "pipe", "folder", "large"],
 )
@@ -192,7 +192,7 @@ async def test_the_agent_waits_for_the_first_copies(host, tmp_path):
 
 async def test_the_agent_starts_without_the_files_after_a_time_and_logs_it(tmp_path, caplog):
     await wait_for_host_files(tmp_path, seconds=0.01)
-    assert "starting without these files" in caplog.text
+    assert "starting without files of the host's /etc" in caplog.text
 
 
 def test_the_command_copies_until_it_is_ended(host, target):

@@ -164,7 +164,7 @@ async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch
     async with asyncio.timeout(30):
         await pods.refresh()
     assert names(pods) == ["p"]
-    assert "cannot read this node's pods: no answer in 0.01 s" in caplog.text
+    assert "cannot list this node's pods: no response within 0.01 s" in caplog.text
 
 
 async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):

@@ -54,4 +54,4 @@ def _list_path_obstacles(card: Card, peers: PeerAccess) -> Iterator[str]:
     if peers.iommu.get(card.bdf) is Iommu.TRANSLATED:
         yield "the IOMMU translates its addresses; start the kernel with iommu=pt"
     if peers.redirected.get(card.bdf):
-        yield "a bridge above it sends what peers request up to the root complex; switch ACS redirection off there"
+        yield "a bridge above it redirects peer requests to the root complex; disable ACS redirection there"

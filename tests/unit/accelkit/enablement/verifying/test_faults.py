@@ -18,7 +18,7 @@ from accelkit.model.stage import NEEDS, Stage
 
 
 def lose_driver(node):
-    node.change_card(health=Health.UNHEALTHY, health_reason="the driver nvidia is not bound to it any more")
+    node.change_card(health=Health.UNHEALTHY, health_reason="the driver nvidia is no longer bound to the card")
 
 
 def start_another_kernel(node):

@@ -116,7 +116,7 @@ def test_a_kubelet_that_gives_nothing_any_more_is_shown_without_a_check(cluster)
 @pytest.mark.parametrize(
     ("change", "stage", "reason"),
     [
-        ({"health_reason": "the driver amdgpu is not bound to it any more"}, "driver", "DriverMissing"),
+        ({"health_reason": "the driver amdgpu is no longer bound to the card"}, "driver", "DriverMissing"),
         ({"health_reason": "the card is gone from the PCI bus"}, "driver-check", "CardLost"),
         ({"health": Health.UNKNOWN}, "driver-check", "CardHealthUnknown"),
     ],

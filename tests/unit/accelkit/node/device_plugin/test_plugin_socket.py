@@ -145,7 +145,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
 async def test_a_kubelet_that_refuses_is_an_error_with_its_words(kubelet):
     kubelet.refuses = True
     plugin = plugin_of(kubelet)
-    with pytest.raises(DevicePluginError, match=f"the kubelet did not register {MEMORY}: no such version"):
+    with pytest.raises(DevicePluginError, match=f"cannot register {MEMORY} with the kubelet: no such version"):
         await plugin.start()
     await plugin.stop()
 

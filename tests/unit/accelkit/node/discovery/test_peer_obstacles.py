@@ -29,7 +29,7 @@ def test_nothing_speaks_against_what_is_well_or_unknown(facts):
     ("change", "says"),
     [
         ({"iommu": {BDF: Iommu.TRANSLATED}}, "the IOMMU translates its addresses; start the kernel with iommu=pt"),
-        ({"redirected": {BDF: True}}, "sends what peers ask for up to the root complex"),
+        ({"redirected": {BDF: True}}, "redirects peer requests to the root complex"),
         ({"row": "C"}, "no network card is on its PCI root complex"),
         ({"nics": (Nic("0000:14:00.0", name="eth0"),)}, "its nearest network card has no RDMA device"),
         ({"kernel_dma_buf": False, "peer_module": False}, "nvidia_peermem is not loaded"),

@@ -176,7 +176,7 @@ async def test_without_the_hosts_cgroups_nothing_is_tried(node, caplog):
     (node.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     node.start(main=(Share("GPU-0", 3 * GIB),))
     assert await node.look() == {}
-    assert "the host's cgroups (version 2) were not found" in caplog.text
+    assert "the host's cgroups of version 2 are missing" in caplog.text
     assert node.driver.read_limits() == {}
 
 
@@ -196,7 +196,7 @@ async def test_a_removed_card_is_not_taken_for_a_missing_controller(node, caplog
     node.driver.write()
     node.start(main=(Share("GPU-0", 3 * GIB),))
     assert await node.look() == {}
-    assert f"it does not find card {BDFS[0]}: Not Found" in caplog.text
+    assert f"it cannot find card {BDFS[0]}: Not Found" in caplog.text
     assert "RmMemacctMode" not in caplog.text
 
 

@@ -97,7 +97,7 @@ async def test_who_says_that_a_card_is_repaired_is_accepted_once(node, words):
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "said"), [("GPU-9", 0, "no card of this node is named GPU-9"), ("a", 403, "so it is ignored")]
+    ("word", "status", "said"), [("GPU-9", 0, "cannot clear the fault of GPU-9"), ("a", 403, "so it is ignored")]
 )
 async def test_a_word_that_names_no_card_or_would_be_believed_for_ever_is_not_believed(
     node, caplog, word, status, said

@@ -96,10 +96,10 @@ def off_the_bus(host):
     ("worsen", "reason"),
     [
         (gone, "the card is gone from the PCI bus; the driver enflame"),
-        (unbound, "the driver enflame is not bound to it any more"),
-        (taken, "the driver vfio-pci has taken it from enflame"),
+        (unbound, "the driver enflame is no longer bound to the card"),
+        (taken, "the driver vfio-pci is bound to the card instead of enflame"),
         (off_the_bus, "the card does not answer on the PCI bus"),
-        (lambda host: host.write("current_link_width", "4\n"), "its PCI link is down to 4 of 16 lanes"),
+        (lambda host: host.write("current_link_width", "4\n"), "its PCI link uses only 4 of 16 lanes"),
         (lambda host: (host.root / NODE[1:]).unlink(), "device node /dev/gcu0 is missing"),
     ],
 )
@@ -205,7 +205,7 @@ def test_what_goes_wrong_beside_a_fault_is_told_with_it(host):
     host.report(79)
     unbound(host)
     host.look()
-    assert host.look()[1] == f"{OFF_THE_BUS}; the driver enflame is not bound to it any more"
+    assert host.look()[1] == f"{OFF_THE_BUS}; the driver enflame is no longer bound to the card"
 
 
 def test_people_may_say_that_a_card_is_repaired(host):
@@ -284,7 +284,7 @@ def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
     host.found = replace(host.found, driver="vfio-pci", profile=load_profiles()["nvidia"])
     health, reason = host.look(2)
     assert health is Health.UNHEALTHY
-    assert reason == "the driver vfio-pci has it, which is not the vendor's (nvidia)"
+    assert reason == "the driver vfio-pci is bound to the card, which is not the vendor's (nvidia)"
 
 
 def test_what_the_driver_tells_of_a_card_it_tells_of_all_of_its_parts(host):
