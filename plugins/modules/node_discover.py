@@ -124,7 +124,7 @@ missing:
     C(accelkit.io/share=true).
   returned: success
   type: dict
-  sample: {worker-2: ['card 0000:01:00.0 (nvidia) is without a driver, and needs nvidia']}
+  sample: {worker-2: ['card 0000:01:00.0 (nvidia) is without a driver, but requires nvidia']}
 problems:
   description: By node, the reason why its cards are unknown.
   returned: success

@@ -185,7 +185,9 @@ async def test_replicas_keep_apart_and_others_want_to_be_beside_them(cluster):
     assert sorted([await cluster.card(pod) for pod in replicas]) == [0, 1]
     await cluster.card(waits)
     third = await cluster.pod(node, 2, request={"apart": WEB}, labels={"app": "web"})
-    await cluster.refused(third, "the pod must not share cards with pods that have app=web, and these use every card with room")
+    await cluster.refused(
+        third, "the pod must not share cards with pods that have app=web, and these use every card with room"
+    )
     # It keeps nobody else off, whatever labels a stranger has.
     await cluster.card(await cluster.pod(node, 2, labels={"app": "web", "tier": "stranger"}))
     gone = await cluster.card(replicas[0])

@@ -78,7 +78,7 @@ class WaitingWorkloads:
         for pod in self.pods:
             assigned = "accelkit.io/assignment" in pod["metadata"].get("annotations", {})
             assert assigned == ("nodeName" in pod["spec"]), pod["metadata"]["name"]
-        # The agent's record of a pod that was bound past the extender.
+        # The agent's record of a pod that was bound without the extender.
         assert "AssignmentRecorded" not in self.reasons
 
     def _connect(self) -> ApiClient:

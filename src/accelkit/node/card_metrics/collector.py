@@ -1,8 +1,7 @@
 """Prometheus collector for the measures and the holders of the node's cards. A scrape does not read the cards.
 
-Where the vendors' exporters agree on metric names, accelkit uses those names, in base units. The labels of a card's
-series do not depend on pods. If one pod holds a card alone, the measures also have separate series with labels of the
-pod.
+If the vendors' exporters agree on a metric name, accelkit uses this name, in base units. The labels of a card's series
+do not depend on pods. If only one pod holds a card, the measures also have separate series with labels of the pod.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _FAMILIES: Final = (
     _Family(
         lambda found: found.memory_used_bytes,
         "accelerator_memory_used_bytes",
-        "Memory of the card that all processes together use.",
+        "Memory of the card that all processes use in total.",
         of_pods=True,
     ),
     _Family(lambda found: found.memory_total_bytes, "accelerator_memory_total_bytes", "Memory of the card."),
@@ -90,7 +89,7 @@ class CardCollector(Collector):
         cards: returns the published cards, with their health.
         readings: returns the current readings, by card.
         holdings: returns the holders of the cards.
-        last_xids: the last error that NVIDIA's driver reported, by card.
+        last_xids: the number of the last error that NVIDIA's driver reported, by card.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class CardCollector(Collector):
 
 
 def _complete(card: Card, reading: CardReading) -> CardReading:
-    """Return the reading; if it has no memory, fill that in from discovery."""
+    """Return the reading, with the memory from discovery if the reading has no memory."""
     if reading.memory_total_bytes is not None or card.estimated:
         return reading
     return replace(reading, memory_total_bytes=card.memory_bytes)

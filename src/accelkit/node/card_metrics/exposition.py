@@ -1,4 +1,4 @@
-"""Registration of the metrics of this node's cards: their readings and their holders."""
+"""Registration of the metrics of this node's cards, with the cards' readings and holders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register_card_metrics(
     load_nvml: Callable[[], Any | None],
     last_xids: Mapping[str, int],
 ) -> CardWatch:
-    """Register a collector of the cards, and return the watch that must run to read them.
+    """Register a collector of the cards, and return the watch, which must run to read the cards.
 
     Args:
         registry: the registry of the served metrics.
@@ -32,7 +32,7 @@ def register_card_metrics(
         cards: returns the published cards.
         pods: this node's pods, read in each dialect in which they may hold cards.
         load_nvml: returns the module `pynvml`, or None if NVIDIA's library is missing.
-        last_xids: the last error that NVIDIA's driver reported, by card.
+        last_xids: the number of the last error that NVIDIA's driver reported, by card.
     """
     watch = CardWatch(partial(read_card, load_nvml=load_nvml))
 

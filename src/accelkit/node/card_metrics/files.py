@@ -1,4 +1,4 @@
-"""The measures of a card, read from those files of its kernel driver that the table of measures lists."""
+"""Reader of the measures of a card, from the files in the table of measures for its kernel driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.discovery.sysfs import read_bounded, read_integer
 from accelkit.vendors.measures import MeasureFile, find_measure_files
 
-# An attribute in sysfs has at most one page.
+# The maximum size of an attribute in sysfs, which is one page.
 _PAGE: Final = 4096
 _LINE: Final = re.compile(r"^\s*(\S+?):\s+(\d+)\s*$", re.MULTILINE)
 

@@ -28,8 +28,8 @@ class Holdings:
 
     Attributes:
         memory_bytes: the memory that each container holds. Containers with an unknown amount are omitted.
-        alone: for each card that exactly one pod holds, that pod, and its container if only one container holds the
-            card.
+        alone: the pod, by card, for each card that exactly one pod holds, with the container if only one container
+            holds the card.
     """
 
     memory_bytes: Mapping[Holder, int]
@@ -37,10 +37,9 @@ class Holdings:
 
 
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
-    """Return the holdings of admitted pods; a pod holds nothing before its admission.
+    """Return the holdings of admitted pods; a pod holds no cards before its admission.
 
-    If the cards of a pod are unknown, no pod is reported to hold a card alone, because any card may be among the
-    unknown ones.
+    If the cards of a pod are unknown, `alone` is empty, because the pod may hold any card.
     """
     admitted = [each for each in pods if each.admitted]
     amounts: Counter[Holder] = Counter()

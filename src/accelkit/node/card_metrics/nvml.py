@@ -1,6 +1,6 @@
-"""The measures of a card from NVIDIA's management library.
+"""Reader of the measures of a card from NVIDIA's management library.
 
-If the card or the driver does not support a call, that measure is unknown. The other measures are still read.
+If the card or the driver does not support a call, the measure is unknown. The other measures are still read.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _MEGA: Final = 1_000_000
 def read_by_nvml(nvml: Any, bdf: str) -> CardReading:
     """Return the measures of the card at a PCI address.
 
-    The library is open only for this call, because a longer session would keep the card open and would outlive a
-    restart of its driver.
+    The library is open only for this call, because a longer session would keep the card open, even after a restart of
+    its driver.
 
     Args:
         nvml: the module `pynvml`, not yet initialised.
@@ -41,7 +41,7 @@ def _read(nvml: Any, handle: Any) -> CardReading:
 
     memory = call("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2)
     if memory is None:
-        # Drivers before 510 support only the first version, whose used memory includes that of the driver.
+        # Drivers before 510 support only the first version, whose used memory includes the memory of the driver.
         memory = call("nvmlDeviceGetMemoryInfo")
     busy = call("nvmlDeviceGetUtilizationRates")
     return CardReading(

@@ -1,4 +1,4 @@
-"""One reading of a card: its measures at one moment, in base units."""
+"""One reading of a card, with its measures at one moment, in base units."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CardReading:
-    """The measures of a card; None, not zero, if a measure could not be read.
+    """The measures of a card. A measure that could not be read is None, not zero.
 
     Attributes:
-        utilization_ratio: the fraction of roughly the last second during which it was busy, from 0 to 1.
+        utilization_ratio: the fraction of approximately the last second during which it was busy, from 0 to 1.
         memory_used_bytes: the memory that all processes use in total.
         memory_total_bytes: its total memory, from the same source.
-        temperature_celsius: the temperature of the chip, or of its junction if only that is known.
+        temperature_celsius: the temperature of the chip, or of its junction if only the latter is known.
         power_watts: the current power draw, or its average over the last second.
         energy_joules: the energy that it has consumed since its driver was loaded.
         sm_clock_hertz: the clock of its compute units.

@@ -1,7 +1,7 @@
-"""Periodic reading of the cards, one thread per card, so that a hanging driver does not delay the other cards.
+"""Periodic reading of the cards, with one thread per card, so that a hanging driver does not delay other cards.
 
-A thread that waits in the kernel cannot be stopped. Therefore a card never has more than one thread, and no other code
-waits for it. A stale reading is not reported, so the cards of a hanging driver have no measures.
+A thread that waits in the kernel cannot be stopped. Therefore, a card never has more than one thread, and other code
+does not wait for it. A stale reading is not reported, so the cards of a hanging driver have no measures.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CardWatch:
     """The latest readings of a node's cards.
 
     Args:
-        read: reads one card; it may take arbitrarily long.
+        read: reads one card, which may take arbitrarily long.
         clock: a monotonic clock in seconds.
     """
 
@@ -58,11 +58,11 @@ class CardWatch:
         while True:
             found = cards()
             self.start_reads(found)
-            # An agent that has just started discovers its cards soon.
+            # An agent that has just started will soon discover its cards.
             await asyncio.sleep(_INTERVAL_SECONDS if found else _FIRST_SECONDS)
 
     def start_reads(self, cards: Sequence[FoundCard]) -> None:
-        """Start reading each card whose last read has ended, and forget cards that no longer exist."""
+        """Start reading each card whose last read has ended, and remove cards that no longer exist."""
         ids = {each.card.id for each in cards}
         with self._lock:
             self._readings = {card: timed for card, timed in self._readings.items() if card in ids}
@@ -87,7 +87,7 @@ class CardWatch:
         try:
             reading = self._read(found)
         except Exception as exc:  # noqa: BLE001 - one card must not affect the others' metrics
-            self._errors.report(f"{found.card.id} {exc!r}", f"card {found.card.id} cannot be read", error=exc)
+            self._errors.report(f"{found.card.id} {exc!r}", f"cannot read card {found.card.id}", error=exc)
             return
         with self._lock:
             # The values may be as old as the start of the read.

@@ -1,4 +1,4 @@
-"""Log lines for the devices that the kubelet was offered, given or refused, each with the UID of the pod."""
+"""Log of offered, allocated and refused devices, in which each line has the UID of the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class AllocationLog:
-    """Log of the allocations of one resource. A line that repeats within a minute is counted and not logged again.
+    """Log of the allocations of one resource. A line that repeats within a minute is counted, but not logged again.
 
     Args:
         resource: the extended resource.
@@ -35,11 +35,11 @@ class AllocationLog:
         unit_bytes: int | None,
         seconds: float,
     ) -> None:
-        """Log devices that a container was offered or given.
+        """Log devices that were offered or allocated to a container.
 
         Args:
             event: `offered` or `allocated`.
-            key: the container that probably gets them; None if it is unknown.
+            key: the container that probably gets the devices; None if it is unknown.
             pods: the pods of this node.
             device_ids: the IDs of the devices.
             ids: the device IDs of the node's cards.
@@ -59,7 +59,7 @@ class AllocationLog:
                 seconds=seconds,
             )
 
-        # A hash, because there may be 100,000 device IDs and the log keeps thousands of keys.
+        # The key contains a hash, because there may be 100,000 device IDs and the log keeps thousands of keys.
         self._repeats.info((event, key, hash(frozenset(device_ids))), make)
 
     def note_refusal(self, device_ids: Sequence[str], error: DevicePluginError) -> None:

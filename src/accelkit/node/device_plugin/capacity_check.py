@@ -1,4 +1,4 @@
-"""Check that no card is allocated beyond its capacity, even if containers hold devices in a different unit."""
+"""Check that cards are not allocated beyond their capacity, even if containers hold devices in a different unit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ContainerHolding(NamedTuple):
 def list_holdings(
     pods: Iterable[AssignedPod], held: HeldDevices, counts: Mapping[tuple[str, str, str], Devices], *, unit_bytes: int
 ) -> list[ContainerHolding]:
-    """Return the devices of each container, with the memory from its assignment, or as computed in the current unit.
+    """Return the devices of each container, with their memory from its assignment, or computed from the current unit.
 
     Args:
         pods: the pods of this node.
@@ -46,9 +46,9 @@ def compute_device_bytes(holdings: Iterable[ContainerHolding], cards: Collection
     """Return the memory of each device of the containers that hold devices of these cards, in bytes.
 
     Args:
-        holdings: the devices of all containers. A device that an init container passed on occurs twice, but counts only
-            once, with the larger amount.
-        cards: the cards to read. A node may have 100,000 devices on other cards.
+        holdings: the devices of all containers. A device that a container reuses from an init container occurs twice,
+            but counts only once, with the larger amount.
+        cards: the cards whose devices are returned, because a node may have 100,000 devices on other cards.
     """
     sizes: dict[str, int] = {}
     for holding in holdings:
@@ -81,7 +81,7 @@ def check_capacity(
         other_bytes: the memory of each card that containers hold through other resources.
 
     Raises:
-        DevicePluginError: a card has less memory left than these devices need.
+        DevicePluginError: the remaining memory of a card is less than these devices require.
     """
     sizes = {**held, **{device_id: max(unit_bytes, held.get(device_id, 0)) for device_id in device_ids}}
     capacity = {card.id: card.capacity_bytes for card in cards}
@@ -95,5 +95,5 @@ def check_capacity(
         if used > capacity.get(card, used):
             raise DevicePluginError(
                 f"card {card} would be over capacity: containers would hold {used:,} of its {capacity[card]:,} bytes",
-                next_step="the scheduler accounts for that; let it place the pod",
+                next_step="let kube-scheduler place the pod, because the extender accounts for the memory",
             )

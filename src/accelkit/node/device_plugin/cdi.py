@@ -1,7 +1,7 @@
-"""Descriptions of cards in the Container Device Interface (CDI) format, which the host has for its container runtime.
+"""Reader of the Container Device Interface (CDI) specifications that the host provides for its container runtime.
 
-The files are in /etc/cdi and /var/run/cdi. A container gets a described card by its CDI name. The container runtime
-then adds the device nodes, the libraries and everything else that the vendor's toolkit wrote into the file.
+The files are in /etc/cdi and /var/run/cdi. A container gets a card by its CDI name. The container runtime then adds the
+device nodes, the libraries and everything else that the vendor's toolkit wrote into the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ prepare(_Specification)
 
 
 def find_cdi_name(root: Path, kind: str, names: Collection[str]) -> str | None:
-    """Return the CDI name of a card that has any of `names`, such as `nvidia.com/gpu=GPU-1b2c`; None if there is none.
+    """Return the CDI name of a card by any of its names, such as `nvidia.com/gpu=GPU-1b2c`; None if it has none.
 
     Args:
         root: the host's root folder.
@@ -61,11 +61,11 @@ def _read_mtime(path: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return the kind and name of each device in a file. If it cannot be read, log this and return no devices."""
+    """Return the kind and name of each device in a file. If the file cannot be read, log a warning and return none."""
     try:
         document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError) as exc:
-        log.warning("cannot read the CDI file %s, so it is ignored: %s", path, exc)
+        log.warning("cannot read the CDI file %s, which is ignored: %s", path, exc)
         return frozenset()
     return frozenset((specification.kind, device.name) for device in specification.devices)

@@ -1,4 +1,4 @@
-"""The Allocate response for one container: environment, mounts and device nodes, as the vendor's profile defines."""
+"""The Allocate response for one container, with the environment, mounts and device nodes from the vendor's profile."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def build_container_response(
     Args:
         device_ids: the device IDs that the kubelet chose.
         cards: the cards of this node.
-        root: the host's root folder, which may contain a profile's optional device nodes.
+        root: the host's root folder, in which optional device nodes of a profile may exist.
         unit_bytes: the memory of one device in bytes; None if each device is a whole card.
         mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
-        DevicePluginError: an ID names a card that this node does not have, or a card whose device nodes are unknown, or
-            a container has replaced a folder of MPS.
+        DevicePluginError: an ID belongs to a card that does not exist on this node or whose device nodes are unknown,
+            or a container has replaced a folder of MPS.
     """
     units = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
     granted = [found for found in cards if found.card.id in units]
@@ -48,7 +48,7 @@ def build_container_response(
     if unit_bytes is not None:
         answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
     elif all(found.card.memory_bytes is not None for found in granted):
-        # If the memory of a card is unknown, the sum would be less than the program was given, or 0.
+        # If the memory of a card is unknown, the sum would be less than the allocated memory, or 0.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.own_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
         limits = {found.uuid or found.card.id: units[found.card.id] * unit_bytes for found in granted}
@@ -77,7 +77,7 @@ def build_dialect_environment(
     unit_bytes: int,
     pod_units: int,
 ) -> Mapping[str, str]:
-    """Return a dialect's variables for a container with one card, in units of memory; none for several cards.
+    """Return a dialect's variables for a container with one card, in units of memory; empty for several cards.
 
     Args:
         patterns: the variables, with `{card}`, `{capacity}`, `{pod}` and `{container}`.
@@ -116,8 +116,8 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes of a card.
 
     Raises:
-        DevicePluginError: the number that the driver assigns to the card is unknown. A guess could be the number of
-            another card.
+        DevicePluginError: the number that the driver assigns to the card is unknown, and a guess could be the number
+            of another card.
     """
     numbers = {"index": found.index, "minor": found.minor, "render": found.render}
     known = {name: str(number) for name, number in numbers.items() if number is not None}
@@ -132,7 +132,7 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
 
 
 def list_own_nodes(found: FoundCard) -> Sequence[str]:
-    """Return the device nodes that no other card has; for a part of a card, without those of the containing card.
+    """Return the device nodes that only this card has. For a part of a card, omit the nodes of the containing card.
 
     Raises:
         DevicePluginError: the number that the driver assigns to the card is unknown.
@@ -142,7 +142,7 @@ def list_own_nodes(found: FoundCard) -> Sequence[str]:
 
 
 def find_cards_by_address(cards: Sequence[FoundCard]) -> dict[str, str]:
-    """Return the IDs of cards by PCI address, without parts of cards, because an address does not identify a part."""
+    """Return the IDs of cards by PCI address, except for parts of cards, which an address does not identify."""
     return {each.card.bdf: each.card.id for each in cards if each.card.bdf and each.part_of is None}
 
 
@@ -151,7 +151,8 @@ def _add_mps_client(
 ) -> None:
     if is_replaced(root, folders):
         raise DevicePluginError(
-            f"the folder {folders.shared_memory} of MPS is behind a symbolic link that a container may have made",
+            f"the folder {folders.shared_memory} of MPS is, or is below, a symbolic link that a container may have "
+            "created",
             next_step="find the container that replaced it, and restart the MPS control daemon",
         )
     answer.envs.update(build_mps_environment(limits, folders))
@@ -166,11 +167,11 @@ def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
 
 
 def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:
-    """Return the CDI names of the cards that the host describes."""
+    """Return the CDI names of the cards that the host's CDI specifications contain."""
     kind = profile.cdi
     if kind is None:
         return []
-    # `FoundCard.minor` of a part may be the number of the whole card, so the number of the card itself is used.
+    # `FoundCard.minor` of a part may be the number of the whole card, so `Card.minor` is used.
     known = ([str(n) for n in (f.card.id, f.uuid, f.card.minor) if n is not None] for f in cards)
     return [name for names in known if (name := find_cdi_name(root, kind, names)) is not None]
 

@@ -1,7 +1,7 @@
 """The list of devices that a plugin sends to its kubelet, and its size.
 
 The kubelet accepts the devices of a resource in one message of at most 4,194,304 bytes, and drops a plugin whose list
-is longer. `check_list` refuses a list of millions of devices before any memory is spent on building it.
+is longer. `check_list` refuses a list of millions of devices without building it, which would require much memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def build_device_list(
 ) -> api.ListAndWatchResponse:
     """Return the list of devices of the cards for the kubelet.
 
-    Devices of a card that takes no new shares are listed as unhealthy, except the devices in use, because the
-    allocatable amount of a node must never fall below what its pods hold. The same applies to all cards while the
-    resource is not offered.
+    Devices of a card that takes no new shares are listed as unhealthy, except for the devices in use, because the
+    allocatable amount of a node must not fall below the amount that its pods hold. The same applies to all cards while
+    the resource is not offered.
 
     Args:
         cards: the node's cards.
         whole: whether the devices are whole cards, or units of memory.
-        unit_bytes: one unit of memory.
+        unit_bytes: the unit of memory.
         in_use: the device IDs that containers hold.
         offered: whether new pods may get devices.
 
@@ -43,13 +43,13 @@ def build_device_list(
     for card in cards:
         topology = _topology(card)
         for device_id in [card.id] if whole else ids.list_memory_ids(card, unit_bytes):
-            # A card of unknown health stays: only a card that is known to be unhealthy is withdrawn.
+            # Only a card that is known to be unhealthy is withdrawn, so a card of unknown health stays.
             health = HEALTHY if (offered and card.placeable) or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
         raise DevicePluginError(
             f"the list of {len(answer.devices)} devices has {answer.ByteSize()} bytes, "
-            f"and the kubelet accepts {MAX_MESSAGE_BYTES}",
+            f"but the kubelet accepts only {MAX_MESSAGE_BYTES}",
             next_step="choose a larger unit of memory",
         )
     return answer
@@ -69,14 +69,14 @@ def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) 
 def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
     """Return the size in bytes of the kubelet's list of all memory of these cards, without building the list.
 
-    All devices count as unhealthy, which is the longest form. A list that fits only while every card is healthy would
-    be refused when a card becomes unhealthy.
+    All devices count as unhealthy, which is the longest form. The kubelet would otherwise reject the list when a card
+    becomes unhealthy.
     """
     ids, total = DeviceIds(card.id for card in cards), 0
     for card in cards:
         topology = _topology(card)
         for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
-            # Devices whose numbers have equally many digits are encoded in the same number of bytes.
+            # Devices whose numbers have the same number of digits are encoded in the same number of bytes.
             sample = api.Device(ID=ids.build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
             total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
     return total
@@ -86,7 +86,7 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     """Refuse a unit that splits the memory of the cards into too many devices for the kubelet.
 
     Raises:
-        DevicePluginError: the list is too long; the error names the smallest unit that works for these cards.
+        DevicePluginError: the list is too long. The error states the smallest unit that works for these cards.
     """
     size = measure_list(cards, unit_bytes)
     if size <= MAX_MESSAGE_BYTES:
@@ -94,9 +94,9 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
-        f"in units of {format_unit(unit_bytes)} the memory of this node's {count_cards(len(cards))} is {devices:,} "
-        f"devices, a list of {size:,} bytes, and the kubelet accepts {MAX_MESSAGE_BYTES:,}",
-        next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
+        f"in units of {format_unit(unit_bytes)}, the memory of this node's {count_cards(len(cards))} is {devices:,} "
+        f"devices, a list of {size:,} bytes, but the kubelet accepts only {MAX_MESSAGE_BYTES:,}",
+        next_step=f"choose at least {fitting}" if fitting else "no supported unit is large enough",
     )
 
 
@@ -111,7 +111,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each number of digits, one of the numbers below `count`, and how many of them there are."""
+    """Yield, for each number of digits, one number below `count`, and the quantity of numbers with these digits."""
     first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first

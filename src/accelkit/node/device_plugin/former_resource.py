@@ -1,7 +1,7 @@
 """Device plugins for resources of former dialects, with only the devices that containers still hold.
 
-A kubelet forgets a resource a few minutes after its plugin has stopped. From then on it does not restart a container
-that holds devices of the resource. So the plugin lists these devices until their pods end, and no other devices.
+A kubelet removes a resource a few minutes after its plugin has stopped. After that, it does not restart a container
+that holds devices of the resource. Therefore, the plugin lists only these devices, until their pods end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FormerResource(DevicePlugin):
 
     @property
     def reported(self) -> bool:
-        """Whether the inventory lists the resource as withheld, which it does while the kubelet lists devices of it."""
+        """Whether the inventory lists the resource as withheld, which is the case while the kubelet has its devices."""
         return not self.withheld
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
@@ -59,7 +59,7 @@ class FormerResource(DevicePlugin):
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # Keep the list, because containers still hold their devices while a kubelet does not answer.
+            # Keep the list, because containers still hold their devices while a kubelet does not respond.
             return
         found = [each.card for each in cards]
         devices = build_held_list(found, (each for ids in held.values() for each in ids), whole=self._whole)
@@ -67,7 +67,7 @@ class FormerResource(DevicePlugin):
             await self._send(devices)
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: ARG002, N802 - gRPC's
-        """Refuse all requests, because a released device of this resource is not given to another pod."""
+        """Refuse all requests, because a released device of this resource is not allocated to another pod."""
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"cannot allocate {self._resource}: its dialect is no longer in use. Request the resources of the current "
@@ -81,9 +81,9 @@ class FormerResource(DevicePlugin):
 
 
 def make_former_resources(root: Path, dialect: Dialect, pods: AssignedPods) -> list[FormerResource]:
-    """Return the plugins for the resources of all dialects except the one in use.
+    """Return the plugins for the resources of all dialects except for the dialect in use.
 
-    Resources that other device plugins serve too are left out, because two plugins for the same resource replace each
+    Resources that other device plugins also serve are omitted, because two plugins for the same resource replace each
     other.
     """
     resources = list_device_resources(dialect)

@@ -1,4 +1,4 @@
-"""Cards that containers hold through resources of dialects that the agent does not serve now.
+"""Cards that containers hold through resources of dialects that the agent does not serve.
 
 The kubelet counts the devices of each resource separately, so it may allocate a card through one resource while a
 container holds the card through another.
@@ -23,9 +23,9 @@ class HeldByOthers:
     """Cards that pods hold through the resources of other dialects.
 
     Attributes:
-        memory_bytes: by shared card, the memory that pods hold.
-        sharing: by shared card, a pod that holds a share.
-        whole: by card that is held whole, the pod that holds it.
+        memory_bytes: the memory that pods hold, by shared card.
+        sharing: a pod that holds a share, by shared card.
+        whole: the pod that holds the whole card, by card.
     """
 
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def observe_others(
 
 
 def read_others(pods: Sequence[AssignedPod], served: Collection[str]) -> HeldByOthers:
-    """Return the cards that pods hold through other resources by their assignments, if the kubelet does not answer."""
+    """Return the cards that pods hold through other resources, from the assignments instead of the kubelet."""
     memory_bytes: Counter[str] = Counter()
     sharing: dict[str, str | None] = {}
     whole: dict[str, str | None] = {}

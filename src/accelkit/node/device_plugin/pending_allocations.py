@@ -1,8 +1,9 @@
-"""Pending allocations: the cards that were assigned to containers that still wait for their devices.
+"""Pending allocations: the assigned cards of containers that still wait for their devices.
 
-The kubelet does not identify the pod, so it may serve two containers of equal size in an unexpected order. Pending
-allocations are therefore counted and not attributed: they are all assigned devices minus the devices that containers
-hold. A container that took the cards of another container leaves its own cards to it, so the sums are always correct.
+The kubelet does not identify the pod, so it may serve two containers of equal size in an unexpected order. Therefore,
+pending allocations are counted without attribution: they are all assigned devices minus the devices that containers
+hold. If a container gets the cards of another container, it leaves its own cards to the other container, so the sums
+are always correct.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from accelkit.node.assigned_pod import AssignedPod, Key
 
 Devices = Mapping[str, int]  # devices by card
-Wait = tuple[Key, Counter[str]]  # a container that waits, and the devices that it was assigned by card
+Wait = tuple[Key, Counter[str]]  # a waiting container, and its assigned devices by card
 _Cards = tuple[tuple[str, int], ...]
 
 
 def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str, str | None]:
-    """Return the cards that were assigned whole, or in shares of memory, with a pod that each was assigned to."""
+    """Return the cards that were assigned whole or in shares of memory, each with a pod to which it was assigned."""
     return {
         share.card: f"{pod.namespace}/{pod.name}"
         for pod in pods
@@ -31,11 +32,11 @@ def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str
 def list_pending_allocations(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool, unit_bytes: int
 ) -> list[Wait]:
-    """Return the containers that wait for devices and the devices they were assigned, in the order of admission.
+    """Return the containers that wait for devices, with their assigned devices, in the order of admission.
 
-    Containers before one that holds devices are left out: the kubelet allocates one container after the other, and does
-    not list init containers that end. Containers that were assigned their memory in another unit are left out too,
-    because the kubelet would give them other amounts.
+    Containers before a container that holds devices are omitted, because the kubelet allocates one container after the
+    other, and does not list init containers that end. Containers whose memory was assigned in another unit are also
+    omitted, because the kubelet would allocate other amounts.
     """
     found: list[Wait] = []
     for pod in sorted(pods, key=lambda pod: pod.order):
@@ -52,9 +53,9 @@ def list_pending_allocations(
 def list_moved(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool
 ) -> list[tuple[Devices, Devices]]:
-    """Return the devices that containers were assigned and the devices that they hold instead, if these differ.
+    """Return the devices that were assigned to containers and the devices that these hold instead, if they differ.
 
-    The kubelet does not list init containers that end, so these count as moved to the card of the container after them.
+    The kubelet does not list init containers that end, so these count as moved to the card of the next container.
     """
     moved: list[tuple[Devices, Devices]] = []
     for pod in pods:
@@ -79,12 +80,12 @@ def rank_pending_allocations(
     in_flight: Iterable[Devices],
     answered: Collection[Key],
 ) -> list[Counter[str]]:
-    """Return the pending allocations that the next container of `size` devices may take, the most likely first.
+    """Return the pending allocations that the next container of `size` devices may get, the most likely first.
 
     Args:
         size: the number of requested devices.
-        waits: the containers that wait, as `list_pending_allocations` returns them.
-        moved: the devices that containers were assigned and those that they hold instead.
+        waits: the waiting containers, as `list_pending_allocations` returns them.
+        moved: the assigned devices of containers, and the devices that they hold instead.
         in_flight: the devices of responses that the kubelet does not report yet.
         answered: the containers that hold devices, or that probably got a response.
     """
@@ -93,7 +94,7 @@ def rank_pending_allocations(
     swaps = [(_key(was), _key(now)) for was, now in moved if sum(was.values()) == size]
     pool.update(was for was, _ in swaps)
     for was, now in swaps:
-        # If no container was assigned the cards in `now`, no container needs the cards in `was` in exchange.
+        # If the cards in `now` were not assigned to a container, the cards in `was` are not needed in exchange.
         pool[now if pool[now] > 0 else was] -= 1
     for devices in in_flight:
         if sum(devices.values()) == size:
@@ -107,7 +108,7 @@ def rank_pending_allocations(
             cards = _key(devices)
             order.append(cards if pool[cards] > 0 else None)
             pool[cards] -= pool[cards] > 0
-    # A container whose cards another container took gets the cards that were left in exchange.
+    # A container whose cards another container holds gets the cards that are left in exchange.
     rest = sorted(cards for cards, count in pool.items() for _ in range(count))
     ranked = [cards if cards is not None else rest.pop(0) for cards in order if cards is not None or rest]
     return [Counter(dict(cards)) for cards in (*ranked, *rest)]
@@ -116,11 +117,11 @@ def rank_pending_allocations(
 def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> list[Wait]:
     """Return the containers without a response, in the order in which the kubelet probably requests their devices.
 
-    The kubelet admits one pod at a time and allocates one container after the other. So the next container of a pod
-    in which some containers have a response comes first, then the first container of each other pod, then all others.
+    The kubelet admits one pod at a time and allocates one container after the other. Therefore, the order is: the next
+    container of a pod in which some containers have a response, the first container of each other pod, all others.
 
     Args:
-        waits: the containers that wait, as `list_pending_allocations` returns them.
+        waits: the waiting containers, as `list_pending_allocations` returns them.
         answered: the containers that hold devices, or that probably got a response.
     """
     begun = {uid for uid, _ in answered}
@@ -135,7 +136,7 @@ def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> 
 
 
 def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:
-    """Return the position of the last container that holds devices, in the order of allocation; 0 if none does."""
+    """Return the number of containers up to the last container that holds devices; 0 if no container holds devices."""
     holding = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
     return max(holding, default=0)
 

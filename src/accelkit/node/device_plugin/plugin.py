@@ -1,4 +1,4 @@
-"""Device plugin for one resource: the kubelet's DevicePlugin service (v1beta1) on one socket."""
+"""Device plugin for one resource, which serves the kubelet's DevicePlugin API (v1beta1) on one socket."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Observed:
 
     Attributes:
         held: the number of devices of this resource, by container and card.
-        others: the cards held through the other resource, with a pod that holds each; None if the pod is unknown.
+        others: the cards held through the other resource, each with a pod that holds it; None if the pod is unknown.
         holdings: the devices of this resource by container, with their memory.
         dialects: the cards held through resources of dialects that are not served.
     """
@@ -73,7 +73,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         steering: whether the plugin offers the kubelet preferred devices.
         on_allocate: called after each allocation.
         count: called with the result of each allocation, `granted` or `refused`.
-        environment: the dialect's variables for a container, which it gets in addition to its vendor's.
+        environment: the dialect's variables for a container, in addition to the vendor's variables.
         mps: the folders of NVIDIA's MPS control daemon.
         is_managed: returns whether kube-scheduler is known to call the extender for the resource.
         counted: the resources through which containers may hold accelkit's devices, in all dialects.
@@ -127,7 +127,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     @property
     def withheld(self) -> bool:
-        """Whether the plugin can stay unregistered: the resource is not offered, and no container holds a device."""
+        """Whether the resource is not offered and no container holds its devices, so that no registration is needed."""
         return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
 
     @property
@@ -138,7 +138,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
         """Send the kubelet the devices of these cards, with their memory in units of `unit_bytes`.
 
-        If the kubelet listens, wait until it has received the list.
+        If the kubelet is connected, wait until it has received the list.
 
         Raises:
             DevicePluginError: there are more devices than the kubelet accepts.
@@ -163,10 +163,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             await asyncio.wait_for(delivery, _DELIVERY_SECONDS)
 
     async def start(self) -> None:
-        """Serve, then register, because the kubelet connects to the plugin before it answers.
+        """Start serving, and then register, because the kubelet connects to the plugin before it responds.
 
         Raises:
-            DevicePluginError: the socket cannot be created, or the kubelet refused.
+            DevicePluginError: the socket cannot be created, or the kubelet rejected the registration.
         """
         await self.stop()
         self._server = grpc.aio.server()
@@ -177,10 +177,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             raise DevicePluginError(f"cannot serve on {self.socket}: {exc}") from exc
         await self._server.start()
         await register(self._root, self.endpoint, self._resource, steering=self._steering)
-        log.info("registered %s: %d devices", self._resource, len(self._devices.devices))
+        log.info("registered resource=%s devices=%d", self._resource, len(self._devices.devices))
 
     async def stop(self) -> None:
-        """End all streams; gRPC removes the socket."""
+        """Stop the server and all streams; gRPC removes the socket."""
         if self._server is not None:
             await self._server.stop(grace=0)
             self._server = None
@@ -190,7 +190,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices initially and after changes, at most once a second to limit the kubelet's status updates."""
+        """Send the devices initially and after changes, at most once per second to limit the kubelet's updates."""
         self._streams += 1
         try:
             while True:
@@ -211,7 +211,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         request: api.PreferredAllocationRequest,
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
-        """Offer the devices of the cards that were assigned."""
+        """Return the devices of the assigned cards."""
         started = time.perf_counter()
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
@@ -226,7 +226,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
-        """Respond based on the IDs alone; refuse IDs that would put a card over capacity or are on too many cards."""
+        """Allocate by the IDs only; refuse IDs that would put a card over capacity or are on too many cards."""
         started = time.perf_counter()
         observed = await self._observe()
         answer, ids = api.AllocateResponse(), list[str]()
@@ -262,7 +262,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         request: api.PreStartContainerRequest,  # noqa: ARG002 - gRPC's signature
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreStartContainerResponse:
-        """Return an empty response; the kubelet does not call this method, because the options do not request it."""
+        """Return an empty response. The kubelet does not call this method, because the options do not request it."""
         return api.PreStartContainerResponse()
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:
@@ -282,7 +282,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     def _list_full(self, size: int, observed: _Observed) -> set[str]:
-        """Return the cards on which pods of other dialects have left fewer than `size` units."""
+        """Return the cards on which fewer than `size` units are free because of pods of other dialects."""
         other, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
         if self._whole or not other:
             return set()
@@ -293,7 +293,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return {card.id for card in cards if used[card.id] + size * unit_bytes > card.capacity_bytes}
 
     def _list_assigned(self) -> list[AssignedPod]:
-        """Return the pods that hold devices of the served dialect, or wait for some."""
+        """Return the pods that hold devices of the served dialect or wait for them."""
         served = {self._resource, self._other_resource}
         return [found for pod in self._pods.list_assigned() if (found := pod.select(served)) is not None]
 
@@ -310,15 +310,14 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         if not self._environment or self._whole:
             return {}
         pod = next((pod for pod in self._list_assigned() if key and pod.uid == key[0]), None)
-        # The container may be a guess. If two pods were confused, the sum is correct only if both pods have the same
-        # sum.
+        # The container may be a guess. If two pods were confused, the sum is correct only if it is the same for both.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Forget the responses whose devices the kubelet reports as held; return the held devices of this resource."""
+        """Remove responses whose devices the kubelet reports as held; return the held devices of this resource."""
         return self._settle(self._allocations, self._resource, answer)
 
     def _settle(
@@ -330,15 +329,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return held
 
     async def _observe(self) -> _Observed:
-        """Return the devices that containers hold, from the kubelet, or from the assignments if it does not answer."""
+        """Return the devices that containers hold, from the kubelet, or from the assignments if it does not respond."""
         pods, all_pods = self._list_assigned(), self._pods.list_assigned()
         served = {self._resource, self._other_resource}
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
             answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
-            # The kubelet may have just started. A refusal would end the pod permanently, and the assignments suffice.
-            log.warning("%s; using the assignments of this node's pods instead", exc)
+            # The kubelet may have just started. A refusal would make the pod fail, and the assignments are sufficient.
+            log.warning("%s; the plugin uses the assignments of this node's pods instead", exc)
             for each in (self._allocations, self._other):
                 each.settle(pods, self._pods.list_unassigned(), frozenset())
             dialects = read_others(all_pods, served)

@@ -1,9 +1,9 @@
-"""Choice of the devices that the kubelet is offered before an allocation, and checks of the devices that it chose.
+"""Choice of the devices to offer to the kubelet before an allocation, and checks of the devices that it chose.
 
 The kubelet does not identify the pod. Steering offers the IDs of the cards that were assigned to the containers that
-wait for this number of units, in the order of admission. The response to Allocate is built from the IDs and never
-depends on the container. If the kubelet serves two containers of equal size in a different order, they swap their
-cards. Both get the amounts that they requested, on cards that have them, and the reconciler corrects their assignments.
+wait for this number of units, in the order of admission. The response to Allocate depends only on the IDs, not on the
+container. If the kubelet serves two containers of equal size in a different order, they swap their cards. Both get the
+amounts that they requested, on cards with enough capacity, and the reconciler corrects their assignments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accelkit.placement.policies import Policy, rank_card
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# The kubelet reports an allocation at once. An allocation that it has not reported after this time has failed.
+# The kubelet reports an allocation immediately. An allocation that it has not reported after this time has failed.
 _IN_FLIGHT_SECONDS = 60.0
 
 
@@ -41,8 +41,8 @@ class _PendingAllocation:
     """A response whose devices the kubelet does not report as held yet, in the unit at the time of the response.
 
     Attributes:
-        key: the container that probably has it; None if no container with an assignment waits for it.
-        candidates: the UIDs of the pods, one of which must have it; None if they are unknown.
+        key: the container that probably got the response; None if no container with an assignment waits for it.
+        candidates: the UIDs of the pods, one of which must have got the response; None if they are unknown.
     """
 
     device_ids: tuple[str, ...]
@@ -58,9 +58,9 @@ class PreferredAllocation:
 
     Args:
         whole: whether this is the resource of whole cards.
-        unit_bytes: the memory of one device; it changes with the node's unit.
-        ids: the device IDs of the node's cards; they change with the cards.
-        clock: returns monotonic seconds.
+        unit_bytes: the memory of one device, which changes with the node's unit.
+        ids: the device IDs of the node's cards, which change with the cards.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PreferredAllocation:
         self._pending: list[_PendingAllocation] = []
 
     def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], held: AbstractSet[str]) -> None:
-        """Forget the responses whose devices the kubelet reports as held, and the responses that failed.
+        """Remove the responses whose devices the kubelet reports as held, and the responses that failed.
 
         Args:
             pods: the pods of this node.
@@ -96,7 +96,7 @@ class PreferredAllocation:
         ]
 
     def list_pending_cards(self) -> dict[str, str | None]:
-        """Return the cards of pending responses, with the UID of the pod that probably gets each; None if unknown."""
+        """Return the cards of pending responses, with the UID of the pod that probably gets them; None if unknown."""
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
@@ -123,16 +123,16 @@ class PreferredAllocation:
     ) -> list[str]:
         """Return the IDs of the cards that were assigned to a container of this size.
 
-        If no container waits for this number of devices, return IDs that a pod without an assignment can have without
-        harm: units of one card, chosen as the policy `binpack` would choose them, or whole cards that no pod shares,
-        chosen as the policy `topology` would choose them. Return nothing if there are no such IDs.
+        If no container waits for this number of devices, return IDs that a pod without an assignment can get without
+        harm: units of one card, chosen by the policy `binpack`, or whole cards that no pod shares, chosen by the policy
+        `topology`. If there are no such IDs, return an empty list.
 
         Args:
             pods: the pods of this node.
-            held: the devices of this resource that containers hold already.
+            held: the devices of this resource that containers already hold.
             available: the IDs that the kubelet can allocate.
-            taken: the IDs that it allocates in any case, from an init container.
-            size: the number of devices that it needs in total.
+            taken: the IDs that the kubelet must allocate, because the container reuses them from an init container.
+            size: the total number of devices that the kubelet must allocate.
             avoid: the cards that pods hold through the other resource.
             node: the node's cards; None if they are unknown.
         """
@@ -157,10 +157,10 @@ class PreferredAllocation:
         return bool(self._rank_pending(pods, held, size))
 
     def check_unit(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> None:
-        """Refuse devices that a container was assigned in another unit, if no container waits for them in this unit.
+        """Refuse devices that were assigned to a container in another unit, if no container waits for this number now.
 
         Raises:
-            DevicePluginError: this number of devices is no longer the amount that the pod was assigned.
+            DevicePluginError: this number of devices no longer matches the amount that was assigned to the pod.
         """
         if self._whole or self.expects(pods, held, size):
             return
@@ -172,7 +172,7 @@ class PreferredAllocation:
                 if units != size or known or other is None:
                     continue
                 raise DevicePluginError(
-                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(other)} and this "
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(other)}, but this "
                     f"node now has units of {format_unit(self.unit_bytes)}",
                     next_step="create the pod again",
                 )
@@ -185,14 +185,14 @@ class PreferredAllocation:
         *,
         unassigned: frozenset[str] | None = None,
     ) -> Key | None:
-        """Record an allocation of these IDs; return the container that probably gets them; None if unknown.
+        """Record an allocation of these IDs; return the container that probably gets them, or None if it is unknown.
 
         Args:
             pods: the pods of this node.
-            held: the devices of this resource that containers hold already.
+            held: the devices of this resource that containers already hold.
             device_ids: the device IDs that the kubelet chose.
             unassigned: the UIDs of the pods without an assignment that the kubelet has not admitted; None if they are
-                unknown. If it is empty, the pod was deleted during its admission, and no card is kept for it.
+                unknown. If it is empty, the pod was deleted during its admission, and no card is reserved for it.
 
         Raises:
             DevicePluginError: the IDs are on several cards, and no container waits for the same numbers by card.
@@ -213,7 +213,7 @@ class PreferredAllocation:
     def find_container(
         self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]
     ) -> Key | None:
-        """Return the container that probably gets these IDs; None if none waits for the same numbers by card."""
+        """Return the container that probably gets these IDs; None if no container waits for the same counts."""
         found = self.ids.count_by_card(device_ids)
         alike = [
             (key, devices)
@@ -247,7 +247,7 @@ class PreferredAllocation:
 
 
 def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
-    """Return the whole cards with the best connections; nothing if the connections of any of them are unknown."""
+    """Return the whole cards with the best connections; an empty list if the connections of a card are unknown."""
     places = {card: place for place, card in enumerate(node.cards)} if node else {}
     if node is None or node.links is None or not places.keys() >= {*available, *taken}:
         return []
@@ -262,7 +262,7 @@ def check_exclusive(cards: Iterable[str], others: Mapping[str, str | None], *, w
 
     Args:
         cards: the cards whose devices the kubelet chose.
-        others: the cards that pods hold through the other resource, with a pod that holds each; None if it is unknown.
+        others: the cards that pods hold through the other resource, each with a pod that holds it; None if unknown.
         whole: whether the kubelet allocates whole cards.
 
     Raises:

@@ -24,8 +24,8 @@ async def keep_registered(
 ) -> None:
     """Start and register the plugins. Repeat this when the kubelet has restarted or a socket has disappeared.
 
-    A plugin whose resource is withheld waits. A registered plugin stays registered if its resource is withheld later:
-    it lists all free devices as unhealthy, and the kubelet keeps the devices that pods hold.
+    A plugin whose resource is withheld is not registered. If the resource of a registered plugin is withheld later, the
+    plugin stays registered and lists all free devices as unhealthy, and the kubelet keeps the devices that pods hold.
 
     Args:
         root: the host's root folder.
@@ -61,5 +61,5 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except OSError:
         return None
-    # A new kubelet creates a new socket. Its inode may be the same as the old one's, so the time is compared too.
+    # A new kubelet creates a new socket. It may have the inode of the old socket, so the time is also compared.
     return found.st_ino, found.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Discovery of a host's cards, from files below a root folder, which differs in tests and containers."""
+"""Discovery of a host's cards from files below a root folder, which differs in tests and containers."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The cards of a host, and the libraries of the vendors of these cards, by vendor."""
+    """The cards of a host, and the libraries of their vendors, by vendor."""
 
     cards: list[FoundCard]
     libraries: dict[str, tuple[Library, ...]]
 
 
 def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) -> list[FoundCard]:
-    """Return the cards of all profiles. The PCI cards of all vendors are numbered in one sequence, by address.
+    """Return the cards of all profiles. PCI cards are numbered by address, in one sequence for all vendors.
 
     Args:
         root: the host's root folder.
         profiles: the profiles of the vendors to search for.
-        nvml: NVIDIA's library, if it is open. Without it, facts of NVIDIA's cards come from files and the profile.
+        nvml: NVIDIA's library, or None if it is not open. Then the facts of NVIDIA's cards come from files and the
+            profile.
 
     Raises:
         DevicePluginError: a required file cannot be read.
@@ -89,5 +90,5 @@ def survey(root: Path, profiles: Iterable[Profile]) -> Survey:
 
 @lru_cache(maxsize=64)
 def _warn_once(problem: str) -> None:
-    # Discovery runs periodically, and each problem is logged once.
+    # Discovery runs periodically, but each problem is logged only once.
     log.warning("%s", problem)

@@ -1,7 +1,7 @@
-"""The card sources that a profile can name, such as `{from: nvml}`, and the facts that each of them reads.
+"""Card sources, which read facts of cards. Profiles refer to them by name, for example `{from: nvml}`.
 
-Another distribution can add a source through an entry point in the group `accelkit.memory_sources` that names a
-`CardSource` class. Profiles refer to it by the name of the entry point, for memory and for its other facts.
+Another distribution can add a source through an entry point in the group `accelkit.memory_sources` that refers to a
+`CardSource` class. Profiles refer to the source by the name of the entry point, for memory and for other facts.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Memory:
     """An amount of memory in bytes, with its source.
 
     Attributes:
-        reserved_bytes: the part that driver and firmware reserve; None if unknown.
-        estimated: whether it is the memory of the model rather than of this card.
+        reserved_bytes: the memory that the driver and firmware reserve; None if it is unknown.
+        estimated: whether the amount comes from the model of the card instead of the card.
     """
 
     total_bytes: int
@@ -62,10 +62,10 @@ class Memory:
 
 
 class CardSource:
-    """A source of facts of cards. Subclasses override the methods of their facts; None means that a fact is unknown.
+    """A source of facts of cards. Subclasses override the methods for their facts; None means that a fact is unknown.
 
     Args:
-        source: the profile's entry.
+        source: the entry in the profile.
     """
 
     def __init__(self, source: Source) -> None:
@@ -153,7 +153,7 @@ class _Kfd(CardSource):
 
 
 class _Table(CardSource):
-    """The profile's `models`, which have facts of a model, not of this card."""
+    """The profile's `models`, which contain facts of models, not of individual cards."""
 
     def read_model(self, device: Device) -> str | None:
         known = device.discovery.models.get(device.device_id)
@@ -161,7 +161,7 @@ class _Table(CardSource):
 
     def read_memory(self, device: Device) -> Memory | None:
         known = device.discovery.models.get(device.device_id)
-        # The table has the memory of a whole card, and a part has less.
+        # The table contains the memory of a whole card, and a part has less memory.
         if known is None or known.memory_mib is None or device.partition is not None:
             return None
         return Memory(known.memory_mib * _MIB, self.source.name, estimated=True)
@@ -188,8 +188,8 @@ def load_card_source(name: str) -> type[CardSource]:
     """Return the card source of this name.
 
     Raises:
-        ProfileError: no installed distribution has this source.
-        PluginError: the source belongs to another distribution, and cannot be used.
+        ProfileError: no installed distribution provides this source.
+        PluginError: the source belongs to another distribution and cannot be used.
     """
     plugin = find_plugin(MEMORY_SOURCES, name, _OURS.keys())
     if plugin is not None:
@@ -197,20 +197,20 @@ def load_card_source(name: str) -> type[CardSource]:
     if name in _OURS:
         return _OURS[name]
     raise ProfileError(
-        f"a profile names the card source {name}, which is not one of {', '.join(list_card_source_names())}",
-        next_step=f"install the distribution that provides it as an entry point of {MEMORY_SOURCES}",
+        f"unknown card source {name} in a profile; the sources are {', '.join(list_card_source_names())}",
+        next_step=f"install the distribution that provides {name} as an entry point of {MEMORY_SOURCES}",
     )
 
 
 def read_from_sources(
     sources: Iterable[Source], device: Device, read: Callable[[CardSource], _Fact | None]
 ) -> Iterator[_Fact | None]:
-    """Yield the value of each source that a profile names, in order; None if the source does not have it.
+    """Yield the value from each source in a profile, in order; None if a source does not provide the value.
 
     Raises:
-        ProfileError: no installed distribution has a source of this name.
-        PluginError: the source belongs to another distribution, and cannot be used.
-        DevicePluginError: a source failed. The facts of the card are unknown then, not absent.
+        ProfileError: no installed distribution provides a source.
+        PluginError: a source belongs to another distribution and cannot be used.
+        DevicePluginError: a source failed, so the facts of the card are unknown, not missing.
     """
     for source in sources:
         try:
@@ -220,7 +220,7 @@ def read_from_sources(
         except Exception as exc:
             plugin = find_plugin(MEMORY_SOURCES, source.name, ())
             raise DevicePluginError(
-                f"the memory source {source.name} of {plugin.origin if plugin else 'accelkit'} fails on the card "
+                f"the memory source {source.name} of {plugin.origin if plugin else 'accelkit'} failed on card "
                 f"{device.bdf}: {type(exc).__name__}: {exc}"
             ) from exc
 

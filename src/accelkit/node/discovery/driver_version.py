@@ -1,4 +1,4 @@
-"""The version of a card's driver, as the driver's vendor numbers it."""
+"""Reader of the version of a card's driver, in the numbering of its vendor."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _VERSION: Final = re.compile(rf"[0-9][A-Za-z0-9.+_~-]{{0,{MAX_DRIVER_VERSION - 1
 def read_driver_version(device: Device, driver: str | None) -> str:
     """Return the version; empty if it is unknown.
 
-    Most in-tree kernel modules have no version of their own. The kernel's version is not used in its place.
+    Most in-tree kernel modules do not have a version. The version of the kernel is not used instead.
 
     Args:
         device: the card.
-        driver: the driver that is bound to it; None if there is none or it cannot be read.
+        driver: the driver that is bound to the card; None if no driver is bound or the driver is unknown.
     """
     # The library reports the version of the running driver, but only for cards that it detects.
     text = device.host.nvml.read_driver_version() if device.host.nvml and device.nvml else None

@@ -1,4 +1,4 @@
-"""Cards that cannot be shared because no driver of their vendor is bound to them."""
+"""Detection of cards that cannot be shared because they are not bound to a driver of their vendor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from accelkit.vendors.profiles import PciDiscovery
 
 
 def list_missing_drivers(found: Sequence[FoundCard]) -> list[str]:
-    """Return a sentence for each card of a host if none of them has its driver; otherwise nothing.
+    """Return a sentence for each card of a host if all of its cards lack their driver; otherwise, an empty list.
 
-    If another card of the host has its driver, a card without one is probably reserved for a virtual machine or unused.
+    If another card of the host has its driver, a card without a driver is probably unused or reserved for a virtual
+    machine.
     """
     unbound = [text for card in found if (text := _describe_unbound(card))]
     return unbound if len(unbound) == len(found) else []
@@ -22,4 +23,4 @@ def _describe_unbound(found: FoundCard) -> str | None:
     if not isinstance(discovery, PciDiscovery) or not discovery.drivers or found.driver in discovery.drivers:
         return None
     state = f"bound to {found.driver}" if found.driver else "without a driver"
-    return f"card {found.card.bdf} ({found.profile.name}) is {state}, and needs {' or '.join(discovery.drivers)}"
+    return f"card {found.card.bdf} ({found.profile.name}) is {state}, but requires {' or '.join(discovery.drivers)}"

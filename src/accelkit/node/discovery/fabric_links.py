@@ -1,4 +1,4 @@
-"""Links between cards other than PCI: NVLink from NVIDIA's library, XGMI from AMD's compute driver."""
+"""Detection of non-PCI links between cards: NVLink from NVIDIA's library, XGMI from AMD's compute driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.node.discovery.kfd import KfdCard
 from accelkit.node.discovery.nvml import NvmlCard
 
 _Pair = frozenset[str]
-_Found = tuple[str, int]  # the kind of the links, and their number
+_Found = tuple[str, int]  # the kind and number of links
 
 
 def find_fabric_links(
@@ -20,7 +20,7 @@ def find_fabric_links(
     """Return each card's links by its PCI address, sorted by the addresses of the other ends.
 
     Args:
-        ids: the identities of this host's cards by PCI address.
+        ids: the IDs of this host's cards by PCI address.
         nvml: the facts from NVIDIA's library, by PCI address.
         kfd: the facts from AMD's compute driver, by PCI address.
     """
@@ -35,9 +35,9 @@ def find_fabric_links(
     }
 
 
-# If the same pair occurs twice, the later one takes precedence. It is enough if one end reports a link.
+# A link counts if at least one end reports it. If a pair occurs twice, the later occurrence takes precedence.
 def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, _Found]]:
-    # A switch connects every card that has links to one.
+    # Cards with links to a switch are connected to each other.
     yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
     for here, card in cards.items():
         for there, count in card.linked.items():

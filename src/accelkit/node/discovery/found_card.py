@@ -1,4 +1,4 @@
-"""A card of this host as discovery found it. It has facts for containers and health checks beyond the inventory."""
+"""A card of this host as found by discovery, with additional facts for containers and health checks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from accelkit.vendors.profiles import Profile
 
 @dataclass(frozen=True, slots=True)
 class FoundCard:
-    """A card, with the facts that give a container access to it.
+    """A card, with the facts that are required to give a container access to it.
 
     Attributes:
-        card: the card in the inventory.
+        card: the card as in the inventory.
         index: the number of the card among all cards of the node.
-        minor: the driver number in the names of device nodes; None if unknown, because using the index would be a
-            guess.
+        minor: the driver's number in the names of device nodes; None if it is unknown. The index is not used instead,
+            because it may differ.
         profile: the profile of its vendor, with the device nodes of this host.
         render: the number of its render node; None if it is unknown or does not exist.
-        uuid: its name in the vendor's tools; None if unknown.
-        device: its folder in sysfs, below the root, as in `/sys/bus/pci/devices`; None if it is not a PCI device.
-        part_of: the name, in the vendor's tools, of the card that it is a part of; None if it is not a part.
-        part_nodes: the device nodes of the part, besides those of the card; None if unknown.
-        driver: the kernel driver that is bound to it; None if there is none or it cannot be read.
+        uuid: its name in the vendor's tools; None if it is unknown.
+        device: its folder in `/sys/bus/pci/devices`, below the root; None if it is not a PCI device.
+        part_of: the name, in the vendor's tools, of the card that contains it; None if it is not a part of a card.
+        part_nodes: the device nodes of the part, in addition to the nodes of the card; None if they are unknown.
+        driver: the kernel driver that is bound to it; None if no driver is bound or the driver is unknown.
     """
 
     card: Card
@@ -41,7 +41,7 @@ class FoundCard:
     part_nodes: tuple[str, ...] | None = ()
 
     def place_beside(self, nic: str) -> FoundCard:
-        """Return the card with the letter of its nearest network card."""
+        """Return the card with the letter of its nearest NIC."""
         return self if self.card.nic == nic else replace(self, card=msgspec.structs.replace(self.card, nic=nic))
 
     def oversubscribe(self, memory_factor: float) -> FoundCard:

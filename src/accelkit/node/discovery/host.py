@@ -25,8 +25,8 @@ class Host:
 
     Attributes:
         root: the host's root folder.
-        machine: a short name for this machine that survives a reboot; None if there is no machine ID.
-        dmem: bytes of memory by PCI address, from the kernel's dmem controller.
+        machine: a short name of this machine that survives a reboot; None if the machine ID is missing.
+        dmem: the bytes of memory by PCI address, from the kernel's dmem controller.
         kfd: the cards of AMD's compute driver, by PCI address.
         overrides: the administrator's overrides.
         nvml: NVIDIA's library; None if it is not open.
@@ -61,6 +61,6 @@ def _read_dmem(root: Path) -> Mapping[str, int]:
         name, _, size = line.partition(" ")
         region = _REGION.fullmatch(name)
         if region and size.isdigit():
-            # A card has one region for each tile.
+            # A card has one region per tile.
             sizes[region[1]] = sizes.get(region[1], 0) + int(size)
     return sizes

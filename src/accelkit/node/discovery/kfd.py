@@ -1,4 +1,4 @@
-"""Facts from AMD's compute driver (KFD): the memory of its cards, and the XGMI links between them."""
+"""Reader of facts from AMD's compute driver (KFD): the memory of its cards, and the XGMI links between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from accelkit.node.discovery.sysfs import list_entries, read_key_values
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
-# Constants of the kernel's interface: heaps of the card's memory, visible to the host or not, and the type of a link.
+# Constants of the kernel's interface: the heaps of card memory, visible to the host or not, and the type of a link.
 _CARD_HEAPS = frozenset({1, 2})
 _XGMI = 11
 
@@ -36,7 +36,7 @@ class KfdCard:
     Attributes:
         memory_bytes: its memory; None if unknown.
         linked: the PCI addresses of the cards at the other ends of its XGMI links.
-        hive: the number of its XGMI hive, or 0 if it has none.
+        hive: the number of its XGMI hive, or 0 if it does not belong to a hive.
         parts: its partitions by number, if each has its own render node; empty for a card without partitions.
     """
 
@@ -47,7 +47,7 @@ class KfdCard:
 
 
 def read_kfd(root: Path) -> Mapping[str, KfdCard]:
-    """Return the cards by PCI address, function 0; none if the driver is not loaded.
+    """Return the cards by PCI address with function 0; empty if the driver is not loaded.
 
     Raises:
         DevicePluginError: the driver's folder cannot be listed.
@@ -67,7 +67,7 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
             and (end := properties.get("node_to", "")) in addresses
         ) - {bdf}
         if before is not None:
-            # A partitioned card has one node for each partition.
+            # A partitioned card has one node per partition.
             memory = None if memory is None or before.memory_bytes is None else memory + before.memory_bytes
             linked |= before.linked
         hive = _read_integer(read_key_values(folder / "properties", None), "hive_id") or 0
@@ -85,7 +85,7 @@ def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
 def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
     properties = read_key_values(folder / "properties", None)
     location, render = _read_integer(properties, "location_id"), _read_integer(properties, "drm_render_minor")
-    # The driver writes the number of the partition in place of the function; later releases write it in the four
+    # The driver writes the number of the partition in place of the PCI function. Later releases write it in the four
     # highest bits.
     number = None if location is None else (location & 0x7) or location >> 28 & 0xF
     return KfdPart(number, render, memory) if number is not None and render and render > 0 else None

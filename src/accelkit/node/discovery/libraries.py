@@ -1,4 +1,4 @@
-"""Vendor libraries, loaded from the host so that accelkit's image does not need to contain them."""
+"""Loader of vendor libraries from the host, so that accelkit's image does not need to contain them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final
 
 from accelkit.node.discovery.sysfs import follow_links, read_text
 
-# The folders in which drivers are installed, in search order: on the host itself, in the container of
-# NVIDIA's operator, and on Google's nodes.
+# The folders in which drivers are installed, in search order: on the host, in the driver container of NVIDIA's
+# operator, and on Google's nodes.
 DRIVER_ROOTS: Final = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 _FOLDERS: Final = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
-    # Debian's packages link to these through a folder that this search does not include.
+    # Debian's packages link to this folder through a folder that this search does not include.
     "usr/lib/x86_64-linux-gnu/nvidia/current",
     "usr/lib/aarch64-linux-gnu/nvidia/current",
     "usr/lib",
@@ -38,8 +38,8 @@ class LibraryState(StrEnum):
     WORKS = "works"  # it is loaded, and its driver responds
     PRESENT = "present"  # it exists, and its driver was not queried
     MISSING = "missing"
-    BROKEN = "broken"  # it exists, and cannot be loaded
-    SILENT = "silent"  # it is loaded, and its driver does not respond
+    BROKEN = "broken"  # it exists, but cannot be loaded
+    SILENT = "silent"  # it is loaded, but its driver does not respond
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Library:
     Attributes:
         name: the name of its file.
         state: its state.
-        path: its path on the host, or in this container if a container runtime mounted it here.
-        version: its version, from the name of its file or from its driver; None if unknown.
-        reason: a sentence that states why it cannot be used; empty if it can.
+        path: its path on the host, or in this container if the container runtime mounted it.
+        version: its version, from the name of its file or from its driver; None if it is unknown.
+        reason: the reason why it cannot be used, as a sentence; empty if it can be used.
     """
 
     name: str
@@ -62,21 +62,21 @@ class Library:
 
 
 def find_library(root: Path, name: str) -> Library:
-    """Find a library below the host's root, without loading it."""
+    """Return the state of a library below the host's root, without loading the library."""
     path = next(_list_candidates(root, name), None)
     if path is None:
-        return Library(name, LibraryState.MISSING, reason="it is in none of the host's library folders")
+        return Library(name, LibraryState.MISSING, reason="it does not exist in the host's library folders")
     return Library(name, LibraryState.PRESENT, _to_host_path(root, path), _read_version(path.name))
 
 
 def load_library(root: Path, name: str) -> Library:
-    """Load a library for the lifetime of this process: from the host by its path, or from this container.
+    """Load a library for the lifetime of this process, from the host by its path, or from this container.
 
     After that, the dynamic linker finds the loaded library by its name (its soname). Modules that open it by name, such
-    as `pynvml`, therefore get the library that was loaded here.
+    as `pynvml`, therefore get this library.
 
     Returns:
-        The library; `PRESENT` if it is loaded, because its driver was not queried yet.
+        The library, with the state `PRESENT` if it is loaded, because its driver was not queried yet.
     """
     reasons = []
     if _find_mapped(name) is None:
@@ -98,7 +98,7 @@ def _list_candidates(root: Path, name: str) -> Iterator[Path]:
     for driver_root in DRIVER_ROOTS:
         below = root / driver_root.lstrip("/")
         for folder in _FOLDERS:
-            # Links in a driver's folder are relative to the root of that driver.
+            # Links in the folder of a driver are relative to the root of the driver.
             target = follow_links(below, f"{folder}/{name}")
             if target is not None and (below / target).is_file():
                 yield below / target

@@ -1,7 +1,8 @@
-"""Facts from NVIDIA's management library: identity, memory and NVLinks of a card, if library and driver are present.
+"""Reader of facts from NVIDIA's management library: identity, memory and NVLinks of a card.
 
-A call that fails because the card does not support it returns None, and other sources are used. The library opens the
-driver's device nodes below `/dev`, which exist in a container only if a runtime or the privileged form provides them.
+A call that the card does not support returns None, and other sources are used. The library opens the driver's device
+nodes below `/dev`. In a container, they exist only if the container runtime provides them or the container is
+privileged.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from accelkit.node.discovery.libraries import Library, LibraryState, load_librar
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 _CONTROL_NODE = "dev/nvidiactl"
-# The largest number of links that any release of the library supports; a card reports the links that it has.
+# The maximum number of links that a release of the library supports. A card reports only its existing links.
 _MAX_LINKS = 36
-# A card has at most seven instances, and no release of the library supports more than this.
+# The maximum number of instances that the library supports; a card has at most seven.
 _MAX_INSTANCES = 16
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class NvmlCard:
 
 
 class Nvml:
-    """The library, open."""
+    """An open session of the library."""
 
     def __init__(self, api: NvmlApi) -> None:
         self._api = api
@@ -136,7 +137,7 @@ class Nvml:
             return None
         found = []
         for index in range(min(count, _MAX_INSTANCES)):
-            # The numbers have gaps after instances were deleted.
+            # The indexes may have gaps after instances were deleted.
             instance = self._call(api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
             uuid = None if instance is None else self._call_text(api.nvmlDeviceGetUUID, instance)
             if instance is None or uuid is None:
@@ -176,7 +177,7 @@ class Nvml:
 def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
     """Open the library for the context; yield it (None if the library or the driver is missing) and its state.
 
-    Sessions are short, because their handles would outlive a restart of the driver.
+    Sessions must be short, because their handles become invalid when the driver restarts.
     """
     library = load_library(root, NVML_LIBRARY)
     api = load_nvml(root)
@@ -215,13 +216,13 @@ def initialize(api: NvmlApi) -> Iterator[bool]:
 
 
 def to_sysfs_bdf(bus_id: str) -> str:
-    """Return a PCI address of the library (`00000000:3B:00.0`) in the form of sysfs (`0000:3b:00.0`)."""
+    """Return a PCI address from the library (`00000000:3B:00.0`) in the form of sysfs (`0000:3b:00.0`)."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
-    """Return the library's module, not yet initialised; None if the host below this root does not have the library."""
+    """Return the module `pynvml`, not yet initialised; None if the host below this root does not have the library."""
     if load_library(root, NVML_LIBRARY).state is not LibraryState.PRESENT:
         return None
     try:
@@ -233,7 +234,7 @@ def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
 
 
 def _explain(root: Path, error: Exception) -> str:
-    # A driver whose nodes this container cannot open differs from a missing driver.
+    # Distinguish a driver whose device nodes this container cannot open from a missing driver.
     if (root / _CONTROL_NODE).exists():
         try:
             os.close(os.open(f"/{_CONTROL_NODE}", os.O_RDWR))
@@ -242,7 +243,7 @@ def _explain(root: Path, error: Exception) -> str:
                 f"its driver is loaded, but this container cannot open its device nodes (/{_CONTROL_NODE}: "
                 f"{exc.strerror}); use a RuntimeClass, CDI or the privileged form"
             )
-    return f"its driver does not answer: {error}"
+    return f"its driver does not respond: {error}"
 
 
 def _decode(value: str | bytes) -> str:

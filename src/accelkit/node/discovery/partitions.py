@@ -1,7 +1,7 @@
-"""Parts of a card that its driver offers as separate cards: instances of NVIDIA's MIG, partitions of AMD's cards.
+"""Parts of a card that its driver offers as separate cards: instances of NVIDIA's MIG, and partitions of AMD cards.
 
 A card with parts does not count as a card, because a holder of the whole card would also hold its parts. Each part has
-its own identity and amount of memory. Its own device nodes replace or supplement those of the card.
+its own identity and amount of memory. Its own device nodes replace or supplement the nodes of the card.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Partition:
     """A part of a card.
 
     Attributes:
-        key: distinguishes it from the other parts of the same card if it has no identity of its own.
-        part_of: the name, in the vendor's tools, of the card that it is a part of; empty if unknown.
-        nvml: its facts from NVIDIA's library, in the form of a card's; None for other vendors.
+        key: the key that distinguishes it from other parts of the same card if it has no separate identity.
+        part_of: the name, in the vendor's tools, of the card that contains it; empty if it is unknown.
+        nvml: its facts from NVIDIA's library, in the same form as for a card; None for other vendors.
         kfd: its facts from AMD's compute driver; None for other vendors.
-        minor: the number that the driver assigns to this part; None if there is none or it is unknown.
+        minor: the number that the driver assigns to this part; None if it is missing or unknown.
         suffix: the suffix of the model's name.
-        nodes: the device nodes that it needs besides those of the card; None if unknown.
+        nodes: the device nodes that it requires in addition to the nodes of the card; None if they are unknown.
     """
 
     key: str
@@ -46,13 +46,13 @@ class Partition:
 
 
 def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: str | None) -> Sequence[Partition]:
-    """Return the parts of an AMD card by number; none for a card without parts.
+    """Return the parts of an AMD card, sorted by number; empty for a card without parts.
 
     Args:
         root: the host's root folder.
         folder: the folder of the card in sysfs.
         card: its facts from the compute driver; None if the driver does not list it.
-        uuid: its name in the vendor's tools; its parts have the same name there.
+        uuid: the name of the card in the vendor's tools, which is also the name of its parts.
     """
     parts = card.parts if card else ()
     mode = read_text(folder / "current_compute_partition")
@@ -71,14 +71,14 @@ def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: st
 def _find_card_number(root: Path, render: int) -> int | None:
     """Return the number of the card's node in the folder of a render node; None if it is unknown."""
     entry = root / f"sys/class/drm/renderD{render}"
-    # Without the link, the parent would be the folder of all cards, whose first entry may be another card.
+    # If the entry is not a link, its parent is the folder of all cards, whose first entry may be another card.
     return find_trailing_number(entry.resolve().parent, "card*") if entry.is_symlink() and entry.exists() else None
 
 
 def find_mig_partitions(root: Path, card: NvmlCard | None) -> Sequence[Partition] | None:
     """Return the parts of an NVIDIA card, in the library's order; None for a card that is not in MIG mode.
 
-    A card in MIG mode without any instance has no parts, and no program can run on it.
+    A card in MIG mode without instances has no parts, and programs cannot run on it.
 
     Args:
         root: the host's root folder.
@@ -113,7 +113,7 @@ def _build_partition(root: Path, card: NvmlCard, instance: NvmlInstance) -> Part
 def _find_nodes(root: Path, card: NvmlCard, instance: NvmlInstance) -> tuple[str, ...] | None:
     """Return the device nodes that allow a process to use the instance.
 
-    None if a number is unknown, because another number may belong to another instance.
+    Return None if a number is unknown, because a guess may be the number of another instance.
     """
     if card.minor is None or instance.gpu_instance is None or instance.compute_instance is None:
         return None

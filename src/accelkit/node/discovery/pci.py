@@ -23,7 +23,7 @@ from accelkit.vendors.profiles import PciDiscovery, Profile
 
 _DEVICES = "sys/bus/pci/devices"
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
-# The characters that the kubelet accepts in device IDs, without accelkit's separator `::`.
+# The characters that the kubelet accepts in device IDs, except for accelkit's separator `::`.
 _CARD_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|:(?!:))*")
 
 
@@ -36,7 +36,7 @@ class _PciCard:
 
     @property
     def place(self) -> str:
-        """The PCI address, with the key of the part if there is one."""
+        """The PCI address, followed by the key of the part if the card is a part."""
         part = self.device.partition
         return self.device.bdf if part is None else f"{self.device.bdf}-{part.key}"
 
@@ -67,7 +67,7 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
             read_minor(each.device),
             named[each.profile.name],
             render=read_render(each.device),
-            # The parts of an AMD card share one name in the vendor's tools, which would match any of them.
+            # The parts of an AMD card have the same name in the vendor's tools, so the name does not identify a part.
             uuid=None if each.device.partition and each.device.partition.kfd else each.uuid,
             device=each.device.folder,
             driver=each.driver,
@@ -130,7 +130,7 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _PciCard | None:
 
 
 def _split(card: _PciCard) -> Iterator[_PciCard]:
-    """Yield the parts of a card, or the card itself if it has none."""
+    """Yield the parts of a card, or the card itself if it has no parts."""
     host, device = card.device.host, card.device
     if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), card.uuid):
         for part in amd:
@@ -149,7 +149,7 @@ def _split(card: _PciCard) -> Iterator[_PciCard]:
 
 
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
-    # A card that is split into virtual functions is offered as those functions. A virtual function without the vendor's
+    # A card that is split into virtual functions is offered as these functions. A virtual function without the vendor's
     # driver is reserved for a virtual machine.
     if (folder / "physfn").exists():
         return driver not in discovery.drivers
@@ -178,7 +178,7 @@ def _read_driver(folder: Path) -> str | None:
 def read_numa(folder: Path) -> int | None:
     """Return a device's NUMA node; None if it is unknown."""
     found = read_integer(folder / "numa_node")
-    # The kernel writes -1 for an unknown node, which must not become node 0.
+    # The kernel writes -1 for an unknown node, which must not count as node 0.
     return None if found is None or found < 0 else found
 
 

@@ -1,6 +1,6 @@
-"""Reading of small files below a root. A required file that cannot be read raises; an optional one returns None.
+"""Readers of small files below a root. For an unreadable file, they raise an error if it is required, or return None.
 
-Links in sysfs are relative and are followed as they are. Links among the host's other files may start at its root.
+Links in sysfs are relative and are followed without changes. Links in the host's other files may start at its root.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import BinaryIO
 from accelkit.errors import DevicePluginError
 
 _NUMBER = re.compile(r"[0-9]+$")
-# An attribute in sysfs has at most one page.
+# The maximum size of an attribute in sysfs, which is one page.
 _PAGE = 4096
-# The number of links that the kernel follows.
+# The maximum number of links that the kernel follows.
 _MAX_LINKS = 40
 
 
 def list_entries(folder: Path) -> list[Path]:
-    """Return the entries of a folder, by name; none if the folder does not exist.
+    """Return the entries of a folder, sorted by name; empty if the folder does not exist.
 
     Raises:
         DevicePluginError: the folder cannot be listed, so its entries are unknown.
@@ -33,25 +33,25 @@ def list_entries(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as exc:
-        raise DevicePluginError(f"{folder} cannot be listed: {exc.strerror}") from exc
+        raise DevicePluginError(f"cannot list {folder}: {exc.strerror}") from exc
 
 
 def read_hex(path: Path) -> str | None:
-    """Return a hexadecimal attribute in lower case, without `0x`; None if it does not exist, as after a removal.
+    """Return a hexadecimal attribute in lower case without `0x`; None if it does not exist, such as after a removal.
 
     Raises:
-        DevicePluginError: the attribute exists and cannot be read.
+        DevicePluginError: the attribute exists, but cannot be read.
     """
     try:
         return path.read_text().strip().removeprefix("0x").lower()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as exc:
-        raise DevicePluginError(f"{path} cannot be read: {exc}") from exc
+        raise DevicePluginError(f"cannot read {path}: {exc}") from exc
 
 
 def read_text(path: Path) -> str | None:
-    """Return a file's content without white space around it; None if it cannot be read."""
+    """Return a file's content without surrounding white space; None if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -63,7 +63,7 @@ def open_here(path: Path) -> BinaryIO:
 
     Raises:
         OSError: the file cannot be opened.
-        DevicePluginError: it is a pipe, a device or a folder.
+        DevicePluginError: the file is a pipe, a device or a folder.
     """
     file = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")  # noqa: PTH123, SIM115 - a descriptor, the caller's
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -77,10 +77,10 @@ def read_bounded(path: Path, most: int) -> str | None:
 
     Args:
         path: the file. Its parent folders must not be under the control of another user.
-        most: the largest number of bytes to accept.
+        most: the maximum number of bytes.
 
     Returns:
-        The content; None if the file cannot be read, is longer, or is not a regular file: a link, a pipe, a device.
+        The content; None if the file cannot be read, is longer, or is not a regular file but a link, pipe or device.
     """
     try:
         with open_here(path) as file:
@@ -99,12 +99,12 @@ def read_integer(path: Path) -> int | None:
 
 
 def find_first(folder: Path, pattern: str) -> Path | None:
-    """Return the first match of a pattern by name, or None."""
+    """Return the first match of a pattern, sorted by name, or None."""
     return min(folder.glob(pattern), default=None)
 
 
 def find_trailing_number(folder: Path, pattern: str) -> int | None:
-    """Return the number at the end of the name of the first entry that matches, or None."""
+    """Return the number at the end of the name of the first matching entry, or None."""
     entry = find_first(folder, pattern)
     match = None if entry is None else _NUMBER.search(entry.name)
     return None if match is None else int(match[0])
@@ -120,7 +120,7 @@ def follow_links(root: Path, path: str) -> PurePosixPath | None:
     """Return the target of a path of the host, relative to its root; None if the links form a loop.
 
     Links are resolved as on the host, where `/` is the root. The target may be missing. The first part of a path is not
-    resolved, because the folder at the root may be a mount of the host's folder.
+    resolved, because the top-level folder may be a mount of the host's folder.
     """
     pending, here, links = deque(PurePosixPath(path).parts), PurePosixPath(), 0
     while pending:

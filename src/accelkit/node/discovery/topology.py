@@ -1,7 +1,6 @@
-"""Nearness of the devices of a host to each other, from their links, PCI paths and NUMA nodes.
+"""Computation of the nearness of a host's devices from their links, PCI paths and NUMA nodes.
 
-In a virtual machine with a flat PCI tree, the paths have no meaning. In that case, the nearness is unknown, because a
-wrong value would be worse.
+In a virtual machine with a flat PCI tree, the paths have no meaning, so the nearness is unknown.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.sysfs import read_text
 
 _BRIDGE = "0x0604"
-# QEMU, VMware and Hyper-V. Their bridges do not reflect the hardware.
+# The PCI vendors of QEMU, VMware and Hyper-V, whose bridges do not reflect the hardware.
 _HYPERVISORS = frozenset({"0x1b36", "0x15ad", "0x1414"})
 
 
 @dataclass(frozen=True, slots=True)
 class PciPath:
-    """The path from the root complex to a card; `bridges` has (address, vendor) of each bridge, the root port first."""
+    """The path from the root complex to a card. `bridges` lists (address, vendor) of each bridge, root port first."""
 
     complex: str
     vendor: str
@@ -33,7 +32,7 @@ class PciPath:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a device; `pci` states whether it is a PCI device. Even then, its path may be unknown."""
+    """The location of a device. `pci` states whether it is a PCI device, whose path may still be unknown."""
 
     numa: int | None
     path: PciPath | None
@@ -41,7 +40,7 @@ class Place:
 
 
 def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the matrix of all pairs in the order of the cards: row i, column j is the letter of a `Nearness`."""
+    """Return the matrix of all pairs in the order of the cards. Row i, column j contains the letter of a `Nearness`."""
     places = {each.card.id: find_place(root, each.card) for each in found}
     return tuple(
         "".join(_compare_cards(a.card, b.card, places[a.card.id], places[b.card.id]) for b in found) for a in found
@@ -54,7 +53,7 @@ def find_place(root: Path, device: Card | Nic) -> Place:
 
 
 def compare_places(a: Place, b: Place) -> Nearness:
-    """Return the nearness of two devices that only PCI connects."""
+    """Return the nearness of two devices that are connected only by PCI."""
     return compare_pci(a.path, b.path) or _compare_numa(a, b)
 
 
@@ -68,7 +67,7 @@ def _compare_cards(a: Card, b: Card, place_a: Place, place_b: Place) -> Nearness
 
 
 def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
-    """Return the nearness of two cards by PCI alone; None if their paths do not determine it."""
+    """Return the nearness of two cards by PCI only; None if their paths do not determine it."""
     if a is None or b is None or a.complex != b.complex:
         return None
     shared = len([x for x, y in takewhile(lambda pair: pair[0] == pair[1], zip(a.bridges, b.bridges, strict=False))])
@@ -84,7 +83,7 @@ def _compare_numa(a: Place, b: Place) -> Nearness:
         return Nearness.UNKNOWN
     if a.numa != b.numa:
         return Nearness.CROSS_NUMA
-    # A virtual machine with a flat tree usually has one NUMA node, whatever the hardware is.
+    # A virtual machine with a flat PCI tree usually has one NUMA node, regardless of the hardware.
     flat = a.path is None or b.path is None
     return Nearness.UNKNOWN if flat and (a.pci or b.pci) else Nearness.NUMA
 

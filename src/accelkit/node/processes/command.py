@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
     "--folder", required=True, type=click.Path(path_type=Path), help="Folder that is shared with the node agent."
 )
 def process_scan(host_root: Path, folder: Path) -> None:
-    """Find the processes of this host that have cards open, periodically, and write them for the node agent.
+    """Periodically find the processes of this host that have cards open, and write them to a file for the node agent.
 
-    The command runs in its own container beside the agent, because only it needs the capability SYS_PTRACE.
+    The command runs in a separate container, because only this command requires the capability SYS_PTRACE.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder", next_step="set the folder that the node agent shares")
@@ -40,8 +40,8 @@ def process_scan(host_root: Path, folder: Path) -> None:
             scanned = pass_on(host_root, folder)
         except DevicePluginError as exc:
             scanned = False
-            errors.report(str(exc), f"{exc}; the node agent gets no scan")
+            errors.report(str(exc), f"cannot scan processes for the node agent: {exc}")
         else:
             errors.clear()
-        # An agent that has just started writes the cards to search for soon.
+        # An agent that has just started will soon write the cards to search for.
         stop.wait(SCAN_SECONDS if scanned else 1.0)

@@ -34,7 +34,7 @@ _INTERVAL_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _ScanResult:
-    """Processes on cards, and the cards that may have further processes."""
+    """Processes on cards, and the cards that may have more processes."""
 
     processes: Processes
     unscanned: tuple[str, ...]
@@ -75,7 +75,7 @@ class ProcessMonitor:
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
-        """Compare if the last comparison is old enough; warn once for each pod and card while the overuse lasts."""
+        """Compare processes and shares if a comparison is due; warn once per pod and card while the overuse lasts."""
         if not found or (self._scanned_at is not None and self._clock() - self._scanned_at < _INTERVAL_SECONDS):
             return
         self._scanned_at = self._clock()
@@ -85,13 +85,13 @@ class ProcessMonitor:
             self._report(str(exc))
             return
         pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
-        # The owner of a process that cannot be read is unknown, so no process is reported as strange or harmless.
+        # The owner of an unreadable process is unknown, so processes are not reported as strange or harmless.
         if result.unscanned:
-            self._report(f"the processes on these cards are not scanned: {', '.join(result.unscanned)}")
+            self._report(f"cannot scan the processes on these cards: {', '.join(result.unscanned)}")
         elif result.processes.unread:
             self._report(f"{result.processes.unread} processes cannot be read")
         elif unknown := sorted(set(result.processes.bounded) - self._pods.list_uids()):
-            self._report(f"pods {', '.join(unknown)}, which are unknown on this node, have too many open files")
+            self._report(f"unknown pods {', '.join(unknown)} have too many open files")
         else:
             self._errors.clear()
             self.strange_processes = tuple(
@@ -114,7 +114,7 @@ class ProcessMonitor:
         scan = self._read_passed(Cards(nodes, bdfs))
         nvml = load_nvml(self._root)
         used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
-        # This raises if the host's processes are not visible here, because then no process can be read.
+        # This raises an error if the host's processes are not visible in this container.
         list_pids(self._root)
         processes = add_nvml(self._root, scan or Processes((), 0), used.amounts)
         unscanned = () if scan else tuple(each.card.id for each in found if each.card.id not in used.cards)
@@ -159,7 +159,7 @@ class ProcessMonitor:
 
     def _report(self, error: str) -> None:
         self.strange_processes = None
-        self._errors.report(error, f"processes on the cards are not compared with pods: {error}")
+        self._errors.report(error, f"cannot compare processes on the cards with pods: {error}")
 
 
 def _sum_granted(pods: Mapping[str, NodePod]) -> dict[tuple[str, str], int]:

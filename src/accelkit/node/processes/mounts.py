@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-# The file systems of device nodes of hosts and containers. A tenant cannot serve any of them, unlike NFS and FUSE, and
-# none of them can be based on such a file system, unlike overlay.
+# The file systems of device nodes of hosts and containers. Unlike NFS and FUSE, a tenant cannot serve them. Unlike
+# overlay, they cannot be based on a file system that a tenant serves.
 _LOCAL: Final = frozenset({"devtmpfs", "ramfs", "tmpfs"})
 
 
@@ -22,7 +22,7 @@ class MountTables:
 
         Args:
             process: the folder in `/proc` of the process that has the file open.
-            mount: the file's mount ID; None in a test's file tree, which has no mount IDs.
+            mount: the file's mount ID; None in the file tree of a test, which has no mount IDs.
         """
         return mount is None or self._read(process).get(mount) in _LOCAL
 

@@ -23,7 +23,7 @@ class UsedMemory:
     """The processes and cards that the library reports.
 
     Attributes:
-        amounts: bytes by card and process ID; None for an unknown amount.
+        amounts: the number of bytes by card and process ID; None for an unknown amount.
         cards: the cards whose processes the library lists.
     """
 
@@ -36,7 +36,7 @@ def read_used_memory(nvml: Any, bdfs: Mapping[str, str]) -> UsedMemory:
 
     Args:
         nvml: the module `pynvml`, not yet initialised.
-        bdfs: card IDs by PCI address.
+        bdfs: the card IDs by PCI address.
     """
     amounts: dict[tuple[str, int], int | None] = {}
     cards = set[str]()

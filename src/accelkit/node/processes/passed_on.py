@@ -1,7 +1,7 @@
-"""Exchange between two containers of the agent's pod: the agent requests the process scan that the other one runs.
+"""Exchange of the process scan between two containers of the agent's pod, through a shared folder.
 
-In a folder that both share, the agent writes the device nodes of cards. `accelkit process-scan` writes the processes
-that have them open. Only the latter may read all processes, and it neither has a token nor uses the network.
+The agent writes the device nodes of cards into the folder, and `accelkit process-scan` writes the processes that have
+them open. Only the container of this command may read all processes. It has no token and does not use the network.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Cards(msgspec.Struct, frozen=True):
     """The cards that the scan searches for.
 
     Attributes:
-        nodes: each card's own device nodes, by card ID.
-        bdfs: card IDs by PCI address.
+        nodes: the card's own device nodes, by card ID.
+        bdfs: the card IDs by PCI address.
     """
 
     nodes: Mapping[str, Collection[str]]
@@ -40,7 +40,7 @@ class Scan(msgspec.Struct, frozen=True):
     """The result of a scan.
 
     Attributes:
-        at: seconds since the machine started, which is the same in all containers.
+        at: the time in seconds since the machine started, which is the same in all containers.
         processes: the processes that have cards open.
         mps_daemons: the cards of MPS control daemons, by process ID; None for a daemon that serves all cards.
     """
@@ -59,7 +59,7 @@ class PassedScan:
 
     Args:
         folder: the shared folder; None if there is no scan.
-        clock: seconds since the machine started.
+        clock: returns the time in seconds since the machine started.
     """
 
     def __init__(self, folder: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -89,7 +89,7 @@ class PassedScan:
         return scan if 0 <= self._clock() - scan.at <= _STALE_SECONDS else None
 
     def list_mps_daemons(self) -> Mapping[int, str | None]:
-        """Return the MPS control daemons of the last scan; none without a scan."""
+        """Return the MPS control daemons of the last scan; empty without a scan."""
         scan = self.read()
         return scan.mps_daemons if scan else {}
 
@@ -100,7 +100,7 @@ def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monot
     Args:
         root: the host's root folder.
         folder: the shared folder.
-        clock: seconds since the machine started.
+        clock: returns the time in seconds since the machine started.
 
     Returns:
         Whether the agent has written cards.
@@ -113,12 +113,12 @@ def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monot
     except FileNotFoundError:
         return False
     except (OSError, msgspec.MsgspecError) as exc:
-        raise DevicePluginError(f"the agent's cards cannot be read: {exc}") from exc
+        raise DevicePluginError(f"cannot read the agent's cards: {exc}") from exc
     found = find_card_processes(root, cards.nodes, cards.bdfs)
     try:
         _write(folder / _SCAN, Scan(clock(), found, read_mps_daemons(root, list_pids(root))))
     except OSError as exc:
-        raise DevicePluginError(f"the scan cannot be written: {exc}") from exc
+        raise DevicePluginError(f"cannot write the scan: {exc}") from exc
     return True
 
 

@@ -1,13 +1,13 @@
 """Scan of `/proc` below a root for the processes that have a card of this host open, with their pods and memory.
 
 A process is on a card if it has one of the card's device nodes open. Nodes are compared by their device numbers,
-because their names may differ in a container. In a tree of files, which has no device numbers, paths are compared.
-The memory of each open file comes from DRM drivers. Without their value it is None, until `add_nvml` adds the amounts
-from NVIDIA's library. Reading the open files of other processes requires a capability (SYS_PTRACE). The pod of a
-process is readable without it. The module keeps no state, so any thread may call its functions.
+because their names may differ in a container. In the file tree of a test, which has no device numbers, paths are
+compared. DRM drivers report the memory of each open file. If they do not, the memory is None until `add_nvml` adds the
+amounts from NVIDIA's library. Reading the open files of other processes requires the capability SYS_PTRACE; reading the
+pod of a process does not. The module has no state, so any thread may call its functions.
 
-A tenant chooses how many files its processes have open, and on which file systems. The scan reads a bounded number for
-each pod, and never accesses a file system that a tenant can serve, such as NFS.
+Tenants control the number of open files of their processes, and the file systems of these files. The scan reads a
+limited number of files for each pod, and never accesses a file system that a tenant can serve, such as NFS.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from accelkit.node.processes.mounts import MountTables
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 # In a cgroup namespace, the paths of other pods start with `/..`. The outermost pod counts, because a pod that runs a
-# kubelet contains further pods.
+# kubelet contains other pods.
 _POD: Final = re.compile(rf"(?:kubepods|:/\.\.).*?[/-]pod({_UID})(?=[./:]|$)", re.MULTILINE)
-# Memory of the card itself: amdgpu has vram, xe has vram0 and up, i915 has local0 and up.
+# Memory of the card itself: `vram` in amdgpu, `vram0` and higher numbers in xe, `local0` and higher numbers in i915.
 _MEMORY: Final = re.compile(r"drm-(resident|memory|total)-(?:vram|local)\d*")
 # Resident memory takes precedence. `memory` is an older name of `resident`, and `total` includes evicted memory.
 _FAMILIES: Final = ("resident", "memory", "total")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# The largest number of open files to read for all processes of a pod. Duplicate file descriptors cost a process
-# nothing.
+# The maximum number of open files to read for all processes of a pod. The limit is required, because processes can
+# duplicate file descriptors at no cost.
 _MAX_FILES: Final = 50_000
-# Reading a process that has just ended fails in one of these ways.
+# The errors of reading a process that has just ended.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
 
@@ -48,10 +48,10 @@ class CardProcess:
     Attributes:
         card: the card's ID.
         pid: the process ID.
-        command: the name that the kernel has for the process, at most 15 characters.
-        pod_uid: the pod of the process, from its cgroup; None if it does not belong to a pod.
-        memory_bytes: the memory of the card that the process holds; None if unknown. Memory that several processes of a
-            pod share, after a fork, counts for the first of them.
+        command: the kernel's name of the process, with at most 15 characters.
+        pod_uid: the UID of the pod, from the cgroup of the process; None if the process does not belong to a pod.
+        memory_bytes: the memory of the card that the process holds; None if it is unknown. Memory that processes of a
+            pod share after a fork counts only for the first of these processes.
     """
 
     card: str
@@ -94,7 +94,7 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _OpenCard:
-    """One open file of a card; the driver counts `memory_bytes` for each `client`, None if it does not count."""
+    """One open file of a card. The driver counts `memory_bytes` per `client`; None if it does not count memory."""
 
     card: str
     client: str
@@ -106,8 +106,8 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
 
     Args:
         root: the host's root folder.
-        paths: each card's own device nodes by card ID, without nodes that all cards of a host share.
-        bdfs: card IDs by PCI address, because DRM drivers report the address for an open file.
+        paths: the card's own device nodes by card ID, without nodes that all cards of a host share.
+        bdfs: the card IDs by PCI address, because DRM drivers report the address for an open file.
 
     Raises:
         DevicePluginError: `/proc` cannot be listed, so the processes are unknown.
@@ -115,7 +115,7 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
     nodes = {_identify(root, path): card for card, own in paths.items() for path in own}
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
-    # By pod, because a tenant has no processes outside pods.
+    # The budgets are per pod, because all processes of tenants run in pods.
     budgets: dict[str, _Budget] = {}
     bounded: set[str] = set()
     mounts = MountTables()
@@ -147,8 +147,8 @@ def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], in
 
     Args:
         root: the host's root folder.
-        processes: the processes that have cards open; none without a scan.
-        used: bytes by card ID and process ID; None for an unknown amount.
+        processes: the processes that have cards open; empty without a scan.
+        used: the number of bytes by card ID and process ID; None for an unknown amount.
     """
     found = {(each.card, each.pid): each for each in processes.found}
     by_pid = {each.pid: each for each in processes.found}
@@ -172,9 +172,9 @@ def _read_process(folder: Path, card: str) -> CardProcess:
 
 
 def find_pod_uid(cgroup: str) -> str | None:
-    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None if it has none.
+    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None if it is missing.
 
-    The UID of a static pod is the one that its kubelet generated. Its mirror pod in the API has it in an annotation.
+    The UID of a static pod is generated by its kubelet. The mirror pod in the API has this UID in an annotation.
     """
     match = _POD.search(cgroup)
     return match[1].replace("_", "-") if match else None
@@ -189,10 +189,10 @@ def list_pids(root: Path) -> list[int]:
     try:
         pids = sorted(int(entry.name) for entry in (root / "proc").iterdir() if entry.name.isdecimal())
     except OSError as exc:
-        raise DevicePluginError(f"the processes of this host cannot be listed: {exc}") from exc
+        raise DevicePluginError(f"cannot list the processes of this host: {exc}") from exc
     if pids:
         return pids
-    # Every host has processes, so its /proc is not mounted here.
+    # Every host has processes, so the host's /proc is not mounted in this container.
     raise DevicePluginError(
         f"{root / 'proc'} contains no processes", next_step="check that the host's /proc is mounted there"
     )
@@ -222,13 +222,13 @@ def _list_open_cards(
 
     Args:
         folder: the folder of the process in `/proc`.
-        nodes: card IDs by the number or path of their device nodes.
-        bdfs: card IDs by PCI address.
+        nodes: the card IDs by the number or path of their device nodes.
+        bdfs: the card IDs by PCI address.
         budget: the number of files that may still be read.
-        mounts: the mount tables that were read so far.
+        mounts: the cached mount tables.
 
     Raises:
-        _FilesExceededError: the process has more open files than that.
+        _FilesExceededError: the process has more open files than the budget allows.
     """
     with os.scandir(folder / "fd") as entries:
         for entry in entries:
@@ -269,7 +269,7 @@ def _parse_amount(text: str) -> int | None:
 
 
 def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
-    """Return the memory that a process holds, by card. Clients already counted for the owner add nothing."""
+    """Return the memory that a process holds, by card, without clients that are already counted for the owner."""
     held: dict[str, int | None] = {}
     for each in opened:
         held.setdefault(each.card, None)
@@ -282,7 +282,7 @@ def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str,
 
 
 def _read_command(folder: Path) -> str:
-    # A process chooses its name, which users read in a terminal.
+    # Users read the name in a terminal, and a process can set it to any characters.
     name = (folder / "comm").read_text(errors="replace").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 

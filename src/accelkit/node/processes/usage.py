@@ -12,8 +12,8 @@ from typing import Final
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.node.processes.scan import CardProcess
 
-# The context of a process on a card takes memory before any allocation: 250 to 550 MiB with CUDA. A program that stays
-# within its share cannot avoid it.
+# The context of a process on a card uses memory before any allocation: 250 to 550 MiB with CUDA. A program cannot avoid
+# this, even if it allocates no more than its share.
 CONTEXT_BYTES: Final = 512 * 2**20
 
 # The kernel truncates the name of a process to 15 characters.
@@ -51,7 +51,7 @@ def find_over_use(
     Args:
         processes: the processes on cards; processes without a pod are ignored.
         granted: the shares in bytes, by pod UID and card ID.
-        tolerance_bytes: the memory beyond the share that each process with memory may hold.
+        tolerance_bytes: the memory beyond the share that each process with memory on the card may hold.
         unknown: the UIDs of pods whose shares cannot be read, which are ignored.
     """
     held: dict[tuple[str, str], list[int | None]] = {}
@@ -76,8 +76,8 @@ def find_strange_processes(
         processes: the processes on cards.
         known: the UIDs of all pods of the node, with or without a share. For a static pod, this includes the UID that
             its kubelet generated.
-        services: the names of programs of the host. A process can choose its name, so a process with such a name is
-            also returned if it holds more than a context.
+        services: the names of programs of the host. Because a process can change its name, a process with such a name
+            is also returned if it holds more than a context.
     """
     of_host = {name[:_COMMAND_LENGTH] for name in services}
     return [

@@ -1,4 +1,4 @@
-"""Loop that compares the devices of containers with their assignments, and passes the result on."""
+"""Loop that compares the devices of containers with their assignments, and publishes the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# The kubelet reports no changes of devices. So the agent queries it after each allocation and each change to a pod, and
-# at this interval for all other changes.
+# The kubelet does not report changes of devices. The agent queries it after each allocation and each change of a pod,
+# and at this interval to detect other changes.
 _RECONCILE_SECONDS = 15.0
 _UNSETTLED_SECONDS = 1.0
 _GATHER_SECONDS = 0.2
-# The pod watch may have lost an event. In that case, the pods are listed, at most once in this period.
+# If the pod watch may have lost an event, the pods are listed, at most once in this period.
 _READ_SECONDS = 5.0
 
 
@@ -49,7 +49,7 @@ async def compare_with_kubelet(
     plugins: Sequence[DevicePlugin],
     wake: asyncio.Event,
 ) -> None:
-    """Read from the kubelet which devices containers hold, correct the assignments, and write the result for audits.
+    """Read the devices of containers from the kubelet, correct the assignments, and write the result for audits.
 
     Args:
         root: the host's root folder.
@@ -57,13 +57,13 @@ async def compare_with_kubelet(
         dialect: the dialect whose resources the node offers.
         pods: the pods of this node.
         checkpoint: the kubelet's checkpoint of devices.
-        reconciler: corrects the assignments.
-        monitor: observes the processes on the cards.
-        enforcer: limits the pods to their memory.
+        reconciler: the reconciler, which corrects the assignments.
+        monitor: the monitor of the processes on the cards.
+        enforcer: the enforcer, which limits the pods to their memory.
         advertising: the cards that the plugins serve.
-        writer: writes the observed allocations.
-        plugins: the device plugins, which forget pods that started and ended between two allocations.
-        wake: set when there may be a change.
+        writer: the writer of the observed allocations.
+        plugins: the device plugins, which must discard pods that started and ended between two allocations.
+        wake: the event that is set when there may be a change.
     """
     errors = ErrorReporter(log)
     reader = _PodRefresher(pods)
@@ -72,7 +72,7 @@ async def compare_with_kubelet(
         try:
             answer = await list_pod_resources(root)
         except DevicePluginError as exc:
-            # Without an answer, the devices are unknown. Unknown does not mean none, so nothing is corrected.
+            # Without a response, the devices are unknown, so assignments are not corrected.
             errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
             errors.clear()
@@ -83,7 +83,7 @@ async def compare_with_kubelet(
             settled = await reconciler.reconcile(held, await asyncio.to_thread(checkpoint.read))
             await enforcer.enforce(advertising.list_found_cards())
             await monitor.observe(advertising.list_found_cards())
-            # The device IDs name the cards that are advertised now.
+            # The device IDs belong to the cards that are currently advertised.
             if (cards := advertising.list_node_cards()) is not None:
                 observed = build_allocations(node, cards.ids, held, monitor.strange_processes, enforcer.enforced)
                 await writer.write(observed)
@@ -95,7 +95,7 @@ async def compare_with_kubelet(
                 await wake.wait()
         except TimeoutError:
             continue
-        # Pods often change in groups. Wait, so that one comparison covers the whole group.
+        # Pods often change in groups. Wait so that one comparison covers the whole group.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
 
@@ -105,7 +105,7 @@ class _PodRefresher:
 
     Args:
         pods: the pods of this node.
-        clock: returns monotonic seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
-"""Order in which assignments are corrected, so that the ledger never counts capacity that a card does not have.
+"""Order in which assignments are corrected, so that the ledger never overestimates the free capacity of a card.
 
 The ledger reads each pod separately. Between two writes, it must not allocate cards that are only moving from one pod
-to another. So a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod has
-been written. During this time the ledger counts too much, never too little. If the other pod cannot be written, the
-charge stays until it can.
+to another. Therefore, a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod
+has been written. During this time, the ledger counts too much, never too little. If the write of the other pod fails,
+the charge stays until a later write succeeds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accelkit.model.assignment import MOVING, Assignment, Share, is_equal
 
-# Whether a pod holds a whole card, the bytes of memory, the thousandths of compute.
+# Whether a pod holds the whole card, its memory in bytes, and its compute in thousandths.
 _Amount = tuple[bool, int, int]
 _NOTHING: _Amount = (False, 0, 0)
 
@@ -23,7 +23,7 @@ _NOTHING: _Amount = (False, 0, 0)
 class ObservedPod:
     """A pod with the valid part of its assignment, which the ledger counts, and the devices that its kubelet reports.
 
-    `rejected` is whether a part of the written assignment is not valid.
+    `rejected` states whether a part of the written assignment is invalid.
     """
 
     uid: str
@@ -39,7 +39,7 @@ class ObservedPod:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One write. `first` is whether it corrects the assignment; the other writes only remove `MOVING`."""
+    """One write. `first` states whether it corrects the assignment; the other writes only remove `MOVING`."""
 
     uid: str
     assignment: Assignment
@@ -47,20 +47,21 @@ class Correction:
 
 
 def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[list[Correction]]:
-    """Return the writes in waves; empty if every assignment is as observed.
+    """Return the writes in waves; empty if all assignments are as observed.
 
-    The writes of a wave may run concurrently. A wave begins when all writes of the wave before it are done.
+    The writes of a wave may run concurrently. A wave begins when all writes of the previous wave are done.
 
-    A pod that took a card on which another pod still waits for its devices is not written. The other pod will take the
-    card that this pod left, and until then, the sums of the assignments are correct for each card. A pod without an
-    assignment is written after all others. Until then the ledger counts it on every card, and this charge covers the
-    amounts that other pods hold on cards other than those of their assignments. If one of these pods cannot be written,
-    the charge on the cards that it took stays.
+    A pod that got a card on which another pod still waits for its devices is not written. The other pod will get the
+    card that this pod left. Until then, the sums of the assignments are correct for each card.
+
+    Pods without an assignment are written last. Until then, the ledger counts them on every card, and this charge
+    covers the amounts that other pods hold on unassigned cards. If one of the other pods cannot be written, the charge
+    stays on the cards that this pod got.
 
     Args:
         pods: the pods whose devices the kubelet reports.
-        awaited: the cards on which pods of this node wait for devices that they were assigned.
-        refused: the UIDs of the pods that cannot be written now.
+        awaited: the cards on which pods of this node wait for their assigned devices.
+        refused: the UIDs of the pods that currently cannot be written.
     """
     ordered = sorted(pods, key=lambda pod: (pod.written is None, pod.uid))
     wrong = [pod for pod in ordered if pod.wrong]
@@ -83,7 +84,7 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collectio
         by_others = entered - Counter(_find_entered(pod)) if pod.written is not None else ()
         staying = tuple(_find_left(pod, still.union(by_others)))
         if pod.written is None and len(staying) > 1:
-            # An assignment cannot state more than the pod requests. Without one, the charge on every card covers more.
+            # An assignment cannot exceed the pod's request, and the charge of a pod without an assignment is larger.
             continue
         assignment = pod.observed
         if staying:
@@ -115,7 +116,7 @@ def _find_entered(pod: ObservedPod) -> set[str]:
 
 
 def _find_left(pod: ObservedPod, cards: Collection[str]) -> Iterator[Share]:
-    """Yield the amounts on these cards that the ledger counts in excess of what the pod holds."""
+    """Yield the amounts on these cards by which the count of the ledger exceeds the amounts that the pod holds."""
     now = _sum_amounts(pod.observed)
     for card, (whole, memory_bytes, compute) in sorted(_sum_counted(pod, cards).items()):
         still_whole, still_bytes, still_compute = now.get(card, _NOTHING)

@@ -1,8 +1,8 @@
-"""The kubelet's checkpoint of devices, the only source for the devices of plain init containers.
+"""The kubelet's checkpoint of devices, which is the only source of the devices of plain init containers.
 
-The pod resources API omits those devices. A kubelet's device manager keeps the devices of each container in a file in
-the folder of the plugins' sockets, and renames every new version into place. The checksum in the file is computed from
-Go's printed form of the content, so it is not compared.
+The pod resources API omits these devices. The kubelet's device manager stores the devices of each container in a file
+in the folder of the plugins' sockets, and replaces this file atomically. The checksum in the file is computed from Go's
+printed form of the content, so it is not verified.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from accelkit.vendors.dialect import Dialect
 log = logging.getLogger(__name__)
 
 CHECKPOINT: Final = PLUGIN_FOLDER / "kubelet_internal_checkpoint"
-# Twice the size that the file has if the lists of all resources, in the finest units, reach the kubelet's limits.
+# Twice the size of the file if the lists of all resources, in the finest units, reach the kubelet's limits.
 _MOST_BYTES: Final = 64 * 2**20
 
 # Keyed by the UID under which the kubelet runs a pod, then by container.
@@ -60,7 +60,7 @@ class KubeletCheckpoint:
 
     Args:
         root: the host's root folder.
-        dialect: the dialect whose resources the node offers; devices of all other dialects count too.
+        dialect: the dialect whose resources the node offers; devices of all other dialects also count.
         readable: the metric that is 1 if the last read succeeded, otherwise 0.
     """
 
@@ -75,18 +75,18 @@ class KubeletCheckpoint:
     def read(self) -> RecordedDevices:
         """Return the devices of accelkit's resources that containers hold, including those of ended pods.
 
-        If the file cannot be read, log the error once and return nothing. The assignments of init containers then stay
-        as they are.
+        If the file cannot be read, log the error once and return no devices. The assignments of init containers then do
+        not change.
         """
         try:
             self._update()
         except FileNotFoundError:
-            # The kubelet has not allocated any device yet.
+            # The kubelet has not allocated devices yet.
             self._discard()
         except (OSError, DevicePluginError, msgspec.MsgspecError, UnicodeDecodeError) as exc:
             self._discard()
             self._errors.report(
-                str(exc), f"cannot read /{CHECKPOINT}: {exc}; init containers count as assigned, not as allocated"
+                str(exc), f"cannot read /{CHECKPOINT}: {exc}; init containers count with their assigned devices"
             )
         else:
             self._errors.clear()
@@ -105,7 +105,7 @@ class KubeletCheckpoint:
                 return
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise DevicePluginError(f"it has more than {_MOST_BYTES} bytes")
+            raise DevicePluginError(f"it is larger than {_MOST_BYTES} bytes")
         self._devices, self._file_version = self._decode(content), version
 
     def _decode(self, content: bytes) -> RecordedDevices:

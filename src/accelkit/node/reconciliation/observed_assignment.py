@@ -1,8 +1,8 @@
 """Observed assignments: the cards that a pod holds according to its kubelet, regardless of its assignment.
 
-The kubelet reports the device IDs of app containers and sidecars, and each ID of accelkit identifies its card. The
-kubelet does not report plain init containers. It passes their devices on to the containers after them, so an init
-container had the same cards as those containers.
+The kubelet reports the device IDs of app containers and sidecars, and each of accelkit's IDs identifies a card. The
+kubelet does not report plain init containers. It reuses their devices for the containers after them, so an init
+container had the same cards as these containers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ContainerDevices:
     whole: Sequence[str] = ()
 
     def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
-        """Return these devices together with those of another resource, either whole cards or memory."""
+        """Return these devices together with devices of another resource, either whole cards or memory."""
         if whole:
             return ContainerDevices(self.memory, [*self.whole, *device_ids])
         return ContainerDevices([*self.memory, *device_ids], self.whole)
@@ -33,18 +33,18 @@ class ContainerDevices:
 
 @dataclass(slots=True)
 class _Moves:
-    """Cards that containers after an init container hold instead of the cards that they were assigned."""
+    """Cards that containers after an init container hold instead of their assigned cards."""
 
     # The held cards, keyed by assigned card.
     to: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, was: Sequence[Share], now: Sequence[Share]) -> None:
-        """Record the cards of a container. Only a container with one card indicates the card of another container."""
+        """Record the cards of a container if it has exactly one assigned and one held card."""
         if len(was) == len(now) == 1:
             self.to.setdefault(was[0].card, set()).add(now[0].card)
 
     def follow(self, share: Share) -> Share:
-        """Return the share on the card that all containers of its card hold instead, or the share itself."""
+        """Return the share on the card that replaced its card in all recorded containers, or the share itself."""
         cards = self.to.get(share.card, set())
         return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
 
@@ -58,11 +58,11 @@ def observe_assignment(
 ) -> Assignment | None:
     """Return the assignment that matches the pod's devices; None if it has neither an assignment nor devices.
 
-    Containers that the kubelet does not report keep their assignment. So do containers with devices that are not
-    accelkit's, because another system's plugin allocated them.
+    A container keeps its assignment if the kubelet does not report it, or if another system's plugin allocated its
+    devices.
 
     Args:
-        assignment: the valid part of the written assignment; None if there is none.
+        assignment: the valid part of the written assignment; None if the pod has no assignment.
         order: the pod's containers and their kinds.
         held: the devices that the kubelet reports, by container.
         node: the node's cards.

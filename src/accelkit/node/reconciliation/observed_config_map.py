@@ -41,7 +41,7 @@ def build_allocations(
 ) -> Allocations:
     """Return the amounts by card that the kubelet reports, sorted, with the mechanism that enforces each pod's memory.
 
-    Entries for which a ConfigMap has no space are left out.
+    Entries that do not fit into a ConfigMap are omitted.
     """
     pods = [
         HeldPod(
@@ -65,9 +65,9 @@ class AllocationsWriter:
 
     Args:
         api: an open client.
-        namespace: the namespace of the ConfigMap; None to write none.
+        namespace: the namespace of the ConfigMap; None to write no ConfigMap.
         node: the name of the node, which is also the name of the ConfigMap.
-        clock: returns monotonic seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class AllocationsWriter:
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         # The API server rejects a key in `data` that also exists in `binaryData`.
         patch = {"metadata": {"labels": ALLOCATIONS_LABELS}, "data": data, "binaryData": None}
-        # A request whose response is lost may have succeeded, so the content is unknown until a request is answered.
+        # A request without a response may have succeeded, so the content is unknown until a request succeeds.
         self._written = None
         try:
             await patch_or_create(self._api, self._folder, self._node, patch, self._config_map(data))

@@ -35,26 +35,26 @@ from accelkit.vendors.annotations import Granted
 
 log = logging.getLogger(__name__)
 
-# Concurrent requests. With one at a time, corrections on a node full of small pods would take more than 20 s.
+# The number of concurrent requests. Without concurrency, corrections on a node with many pods take more than 20 s.
 _AT_ONCE: Final = 8
 
 _pod = msgspec.json.Decoder(Pod)
 
 
 class Reconciler:
-    """Corrects assignments to match the devices that the kubelet reports; counts each correction and emits an event.
+    """Reconciler of assignments with the devices that the kubelet reports, with a metric and an event per correction.
 
     Attributes:
-        uncounted: the amounts that containers hold and that no assignment contains; None before the first comparison.
-        pods_outdated: whether the kubelet reports pods that are not known here, so that the pods must be listed again.
+        uncounted: the amounts that containers hold but no assignment contains; None before the first comparison.
+        pods_outdated: whether the kubelet reports unknown pods, so that the pods must be listed again.
 
     Args:
         api: an open client.
         pods: the pods of this node.
-        cards: returns the node's cards as the plugins serve them; None before they do.
-        events: emits the events for corrections.
-        metrics: counts the corrections.
-        clock: returns monotonic seconds.
+        cards: returns the node's cards as the plugins serve them; None before the plugins serve cards.
+        events: the recorder of Events for corrections.
+        metrics: the metrics of the agent.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Reconciler:
         self._refusals = Refusals(clock)
         self._repeats = RepeatLog(log)
         self._partial = OnceReporter(log)
-        # The UIDs of pods whose writes in the current call were not answered.
+        # The UIDs of pods whose writes in the current call got no response.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
         self.pods_outdated = False
@@ -88,12 +88,11 @@ class Reconciler:
     ) -> bool:
         """Correct the assignments; return False if another call shortly afterwards may correct more.
 
-        If the API server refuses or does not answer the write of a pod, the pod is left out for some time. The other
-        pods are still corrected.
+        If the write of a pod fails, the pod is skipped for some time. The other pods are still corrected.
 
         Args:
             held: the devices that the kubelet reports.
-            recorded: the devices in its checkpoint, of which only those of plain init containers are used.
+            recorded: the devices in the kubelet's checkpoint; only the devices of plain init containers are used.
         """
         node = self._cards()
         if node is None:
@@ -104,7 +103,7 @@ class Reconciler:
             snapshot = await self._correct(view, node)
             await _run_few_at_once(partial(self._settle, each, snapshot, node) for each in snapshot.observed)
         except ApiError as exc:
-            # Writes of two pods were not answered, so no further write would be answered.
+            # The writes of two pods got no response, so further writes would fail too.
             self._errors.report(str(exc), f"cannot correct assignments: {exc}")
             self._note(take_snapshot(self._pods.list_pods(), view, node))
             return False
@@ -115,22 +114,22 @@ class Reconciler:
     def _note(self, snapshot: Snapshot) -> None:
         wrong = sum(each.wrong for each in snapshot.observed)
         self.uncounted = snapshot.count_uncounted()
-        # If a pod is still wrong and was not refused, either its known state is outdated or its write was not answered.
+        # If a pod is still wrong and was not refused, its known state is outdated, or its write got no response.
         refused = self._refusals.list_refused()
         self.pods_outdated = snapshot.pods_outdated or bool(wrong and not snapshot.partial and not refused)
         self._metrics.divergent.set(wrong)
 
     async def _correct(self, view: KubeletView, node: NodeCards) -> Snapshot:
-        """Write all corrections that can be written; return the resulting snapshot.
+        """Write all possible corrections; return the resulting snapshot.
 
         Raises:
-            ApiError: the API server does not answer.
+            ApiError: the API server does not respond.
         """
         snapshot = take_snapshot(self._pods.list_pods(), view, node)
         self._refusals.keep(snapshot.pods)
         for uid, error in snapshot.partial.items():
             pod = snapshot.pods[uid].pod.ref
-            self._partial.report(uid, f"cannot correct pod {pod}, because its devices are partly unknown: {error}")
+            self._partial.report(uid, f"cannot correct pod {pod}: its devices are partly unknown: {error}")
         refused = {*self._refusals.list_waiting(), *snapshot.partial}
         # The writes after a refused write depend on it, so the remaining writes are planned again.
         while waves := plan(snapshot.observed, snapshot.awaited, refused):
@@ -173,10 +172,10 @@ class Reconciler:
         return True
 
     def _note_unanswered(self, uid: str, error: ApiError) -> None:
-        """Record a write that was not answered. The pod may be the cause, so a single one does not end the call.
+        """Record a write without a response, which does not end the call, because the pod may be the cause.
 
         Raises:
-            ApiError: it is the second pod in this call, so the API server is unreachable.
+            ApiError: this is the second pod in this call, so the API server is unreachable.
         """
         if error.status == 0:
             self._unanswered.add(uid)
@@ -190,7 +189,7 @@ class Reconciler:
             log.warning(Facts("assignment not corrected", pod=str(ref), uid=ref.uid, reason=str(error)))
             if error.status == 0:
                 return
-            message = f"cannot correct its assignment to what the kubelet gave: {error}"
+            message = f"cannot correct its assignment to the devices that the kubelet allocated: {error}"
             await self._events.record(_refer_to(ref), "AssignmentNotCorrected", message, warning=True)
 
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
@@ -200,7 +199,7 @@ class Reconciler:
         self._pods.take(decode(_pod, answer))
 
     async def _settle(self, observed: ObservedPod, snapshot: Snapshot, node: NodeCards) -> None:
-        """Write the annotations with which its dialect marks the pod as allocated and names its cards."""
+        """Write the annotations with which the pod's dialect marks the pod as allocated and lists its cards."""
         each = snapshot.pods[observed.uid]
         codec = each.pod.dialect.annotations
         if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in snapshot.partial:
@@ -232,13 +231,16 @@ class Reconciler:
         if each.rejection:
             self._metrics.corrections.inc()
             self._metrics.rejected.inc()
-            message = f"its assignment is rejected: {each.rejection}; the kubelet gave {_describe(observed)}"
+            message = f"its assignment is rejected: {each.rejection}; the kubelet allocated {_describe(observed)}"
         elif each.assigned is None:
             self._metrics.recorded.inc()
-            reason, message = "AssignmentRecorded", f"bound past the extender; the kubelet gave {_describe(observed)}"
+            reason, message = (
+                "AssignmentRecorded",
+                f"bound without the extender; the kubelet allocated {_describe(observed)}",
+            )
         else:
             self._metrics.corrections.inc()
-            message = f"assigned {_describe(written)}; the kubelet gave {_describe(observed)}"
+            message = f"assigned {_describe(written)}; the kubelet allocated {_describe(observed)}"
         event = "assignment recorded" if reason == "AssignmentRecorded" else "assignment corrected"
         facts = Facts(
             event,
@@ -255,10 +257,10 @@ class Reconciler:
 
 
 async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Run jobs, `_AT_ONCE` at a time. After an error, start no more jobs, and raise it once the others have ended.
+    """Run jobs, `_AT_ONCE` at a time. After an error, start no more jobs, and raise it when running jobs have ended.
 
     Raises:
-        ApiError: a job raised it.
+        ApiError: a job failed.
     """
     waiting, errors = iter(jobs), list[ApiError]()
 
@@ -275,7 +277,7 @@ async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> Non
 
 
 def _mark_recorded(assignment: Assignment, written: Assignment | AssignmentError | None) -> Assignment:
-    """Return the assignment, marked `recorded` if the extender did not bind the pod. Later corrections keep it."""
+    """Return the assignment, marked `recorded` if the extender did not bind the pod. Corrections keep the mark."""
     recorded = written is None or (isinstance(written, Assignment) and written.recorded is True)
     return msgspec.structs.replace(assignment, recorded=True) if recorded else assignment
 

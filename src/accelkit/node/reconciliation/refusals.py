@@ -1,4 +1,4 @@
-"""Pods whose assignment could not be written, which are retried later and do not block or delay other pods."""
+"""Pods whose assignment could not be written, which are retried later without blocking other pods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from accelkit.errors import ApiError
 
 _FIRST_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 300.0
-# The delay if the API server is the cause rather than the pod.
+# The delay if the API server, and not the pod, is the cause.
 _PASSING_SECONDS: Final = 5.0
 _PASSING: Final = frozenset({"unanswered", "server_error", "throttled"})
-# The values of a metric's label, which are limited because an API server may respond with any status.
+# The values of a metric label. Their number is limited, because an API server may respond with any status.
 _REASONS: Final[Mapping[int, str]] = {
     HTTPStatus.BAD_REQUEST: "invalid",
     HTTPStatus.FORBIDDEN: "forbidden",
@@ -26,7 +26,7 @@ _REASONS: Final[Mapping[int, str]] = {
 
 
 def name_reason(error: ApiError) -> str:
-    """Return the reason for a failed write, as one of a few words."""
+    """Return the reason for a failed write, from a fixed set of values."""
     if error.status == 0:
         return "unanswered"
     return "server_error" if error.unanswered else _REASONS.get(error.status, "other")
@@ -41,13 +41,13 @@ class _Refusal:
 
 
 class Refusals:
-    """Pods that are left out for some time after a refused write. The time doubles with each refusal of a pod.
+    """Pods that are skipped for some time after a failed write. The time doubles with each failure for a pod.
 
-    If the API server is the cause rather than the pod, the time is short and does not grow. A change to the pod does
-    not shorten the time, because its owner could change it often.
+    If the API server, and not the pod, is the cause, the time is short and constant. A change to the pod does not
+    shorten the time, because its owner could change the pod often.
 
     Args:
-        clock: returns monotonic seconds.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,20 +55,20 @@ class Refusals:
         self._by_uid: dict[str, _Refusal] = {}
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all pods except these."""
+        """Remove all pods except for these."""
         self._by_uid = {uid: refusal for uid, refusal in self._by_uid.items() if uid in uids}
 
     def list_waiting(self) -> frozenset[str]:
-        """Return the UIDs of the pods that are left out now."""
+        """Return the UIDs of the pods that are currently skipped."""
         now = self._clock()
         return frozenset(uid for uid, refusal in self._by_uid.items() if now < refusal.until)
 
     def list_refused(self) -> frozenset[str]:
-        """Return the UIDs of the waiting pods whose writes the API server refuses because of the pod itself."""
+        """Return the UIDs of the skipped pods whose writes the API server rejects because of the pod itself."""
         return frozenset(uid for uid in self.list_waiting() if not self._by_uid[uid].passing)
 
     def note(self, uid: str, reason: str) -> bool:
-        """Leave out a pod for some time; return whether this is its first refusal for this reason."""
+        """Skip a pod for some time; return whether this is its first failure for this reason."""
         refusal = self._by_uid.setdefault(uid, _Refusal())
         refusal.passing = reason in _PASSING
         if not refusal.passing:
@@ -79,5 +79,5 @@ class Refusals:
         return not known
 
     def clear(self, uid: str) -> None:
-        """Forget the refusals of a pod that was written."""
+        """Remove a pod after a successful write."""
         self._by_uid.pop(uid, None)

@@ -36,11 +36,11 @@ def group_devices_by_pod(
     assigned: Collection[PodName] = (),
     ids: DeviceIds | None = None,
 ) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return accelkit's devices that the kubelet reports, by pod and container; pods without devices are left out.
+    """Return accelkit's devices that the kubelet reports, by pod and container; pods without devices are omitted.
 
     Args:
         answer: the response from the kubelet's pod resources API.
-        dialect: the dialect that the node offers; resources of all other dialects count too.
+        dialect: the dialect that the node offers; resources of all other dialects also count.
         assigned: pods that count even if another device plugin may have allocated their devices.
         ids: the device IDs of the node's cards, which exclude devices of other plugins; None if they are unknown.
     """
@@ -68,15 +68,15 @@ class KubeletView:
     """The devices that containers hold according to the kubelet.
 
     Attributes:
-        by_name: from its pod resources API, which omits plain init containers.
-        recorded: from its checkpoint; empty if the checkpoint cannot be read.
+        by_name: the devices from its pod resources API, which omits plain init containers.
+        recorded: the devices from its checkpoint; empty if the checkpoint cannot be read.
     """
 
     by_name: Mapping[PodName, Mapping[str, ContainerDevices]]
     recorded: RecordedDevices
 
     def find_devices(self, each: NodePod, ids: DeviceIds) -> Mapping[str, ContainerDevices]:
-        """Return the devices of a pod's containers, as far as the kubelet reports them or accelkit can infer them."""
+        """Return the devices of a pod's containers that the kubelet reports or that accelkit can infer."""
         reported = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
         recorded = self.recorded.get(each.cgroup_uid, {})
         init = {name: recorded[name] for name, kind in each.pod.order if kind is Kind.INIT and name in recorded}
@@ -85,23 +85,24 @@ class KubeletView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The pods of this node by UID, and those of them whose devices the kubelet reports."""
+    """The pods of this node by UID, and the subset of them whose devices the kubelet reports."""
 
     pods: Mapping[str, NodePod]
     observed: Sequence[ObservedPod]
-    # By UID, why a pod is not written: the kubelet reports only part of its devices, so the ledger would reject it.
+    # The reasons, by UID, why pods are not written: the kubelet reports only part of their devices, so the ledger would
+    # reject the assignments.
     partial: Mapping[str, AssignmentError]
     # Whether the kubelet reports pods that are not known, for example after a lost event.
     pods_outdated: bool = False
 
     @property
     def awaited(self) -> set[str]:
-        """The cards on which pods wait for devices that they were assigned."""
+        """The cards on which pods wait for their assigned devices."""
         waiting = (each.assigned.assignment for each in self.pods.values() if each.assigned and not each.admitted)
         return {share.card for assignment in waiting for shares in assignment.containers.values() for share in shares}
 
     def count_uncounted(self) -> tuple[Share, ...]:
-        """Return the amounts that pods hold on cards and that no assignment contains."""
+        """Return the amounts that pods hold on cards but no assignment contains."""
         observed = {each.uid: each.observed for each in self.observed}
         return count_uncounted(
             Account(each.pod.order, each.assigned.assignment if each.assigned else None, self._find_held(uid, observed))
@@ -131,7 +132,7 @@ def _are_pods_outdated(pods: Collection[NodePod], reported: Collection[PodName])
 
 
 def _is_reported(each: NodePod) -> bool:
-    """Return whether the kubelet reports the pod's devices; it does not report those of plain init containers."""
+    """Return whether the kubelet reports the pod's devices, which excludes devices of plain init containers."""
     if not each.admitted or each.assigned is None:
         return False
     containers = each.assigned.assignment.containers
@@ -139,8 +140,7 @@ def _is_reported(each: NodePod) -> bool:
 
 
 def _observe(each: NodePod, view: KubeletView, node: NodeCards) -> ObservedPod | None:
-    # Before the pod's admission, the devices of a pod of the same name that has just ended could be mistaken for its
-    # own.
+    # Before the pod's admission, the reported devices may belong to a pod of the same name that has just ended.
     if not each.admitted:
         return None
     devices = view.find_devices(each, node.ids)
@@ -177,8 +177,8 @@ def _infer_init(
 ) -> Mapping[str, ContainerDevices]:
     """Return the devices of plain init containers, if the devices of the app containers determine them.
 
-    A kubelet gives app containers the devices of init containers first. If the app containers request at least as much
-    as the init containers, they hold all of these devices.
+    A kubelet first reuses the devices of init containers for app containers. If the app containers request at least as
+    much as the init containers, they hold all of these devices.
     """
     if Kind.SIDECAR in dict(pod.order).values():
         return {}

@@ -1,4 +1,4 @@
-"""Amounts that containers hold on cards but no assignment of the node contains, so a ledger would not count them."""
+"""Amounts that containers hold but no assignment of the node contains, so that a ledger would not count them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.placement.charges import count_charges
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The amounts of a pod that the ledger counts, and those that it holds.
+    """The amounts of a pod that the ledger counts, and the amounts that the pod holds.
 
     Attributes:
-        order: its containers and their kinds.
-        written: its assignment; None if it has none, in which case the ledger counts it on every card.
-        observed: the assignment that its kubelet reports; None if the kubelet does not report its devices yet.
+        order: the containers of the pod and their kinds.
+        written: the assignment of the pod; if it is None, the ledger counts the pod on every card.
+        observed: the assignment that the kubelet reports; None if the kubelet does not report the devices yet.
     """
 
     order: Sequence[tuple[str, Kind]]
@@ -26,9 +26,9 @@ class Account:
 
 
 def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
-    """Return the amounts of each card that pods hold in excess of the sum of all assignments, sorted by card.
+    """Return the amounts by which the holdings of pods exceed the sum of all assignments, sorted by card.
 
-    A pod that waits for its devices counts with its assignment: if another pod has its card, it will get the other
+    A pod that waits for its devices counts with its assignment. If another pod has its card, it will get the other
     pod's card.
     """
     rest: dict[str, list[int]] = {}
@@ -50,8 +50,8 @@ def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
 def _list_held(account: Account) -> Mapping[str, tuple[Share, ...]]:
     if account.observed is None:
         return {}
-    # An equal assignment may state different amounts for a whole card or for compute, which the kubelet does not
-    # report.
+    # Equal assignments may still state different amounts of a whole card or of compute, because the kubelet does not
+    # report these amounts.
     same = account.written is not None and is_equal(account.written, account.observed)
     held = account.written if same and account.written else account.observed
     return {name: shares for name, shares in held.containers.items() if name != MOVING}

@@ -38,7 +38,7 @@ def test_the_vendors_libraries_are_listed_with_their_problems(tmp_path):
     [library] = output["libraries"]["enflame"]
     assert (library["name"], library["state"]) == ("libefml.so", "missing")
     table = run("--host-root", tmp_path).stdout
-    assert "libefml.so: it is in none of the host's library folders" in table
+    assert "libefml.so: it does not exist in the host's library folders" in table
 
 
 def test_a_root_that_is_not_a_directory_is_refused(tmp_path):
@@ -60,5 +60,5 @@ def test_network_cards_are_listed_with_the_requirements_of_peer_access(tmp_path)
     assert output["peers"]["peer_module"] is None
     # An unknown fact is not an obstacle. A NIC without an RDMA device is.
     [obstacle] = output["obstacles"][output["cards"][0]["id"]]
-    assert obstacle.startswith("its nearest network card has no RDMA device")
-    assert any("no RDMA device" in " ".join(line) for line in lines)
+    assert obstacle.startswith("its nearest NIC does not have an RDMA device")
+    assert any("have an RDMA device" in " ".join(line) for line in lines)

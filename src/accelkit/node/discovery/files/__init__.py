@@ -1,1 +1,1 @@
-"""Files in which administrators or tools list the cards of a host, name device nodes, or override facts of cards."""
+"""Readers of the files that list the cards of a host, define names of device nodes, or override facts of cards."""

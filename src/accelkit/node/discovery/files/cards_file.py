@@ -1,4 +1,4 @@
-"""Cards that a file lists, such as the simulated cards of the sandbox."""
+"""Reader of a file that lists cards, such as the simulated cards of the sandbox."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _listed_cards = msgspec.json.Decoder(_ListedCards)
 
 
 def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[FoundCard]:
-    """Return the cards that the profile's file lists; none if the file does not exist.
+    """Return the cards in the profile's file; empty if the file does not exist.
 
     Raises:
-        DevicePluginError: the file exists and cannot be read.
+        DevicePluginError: the file exists, but cannot be read.
     """
     path = root / discovery.path
     try:
@@ -42,7 +42,7 @@ def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[
     except FileNotFoundError:
         return []
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise DevicePluginError(f"the list of cards {path} cannot be read: {exc}") from exc
+        raise DevicePluginError(f"cannot read the list of cards {path}: {exc}") from exc
     return [
         FoundCard(
             Card(

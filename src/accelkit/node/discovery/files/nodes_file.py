@@ -1,4 +1,4 @@
-"""The file in which the tools of Enflame, and of vendors that resell its cards, name the device nodes.
+"""Reader of the file in which the tools of Enflame, and of vendors that resell its cards, define device node names.
 
 {"mainDevice": ["/dev/gcu"], "driverDevice": ["/dev/gcuctl"], …}
 """
@@ -25,7 +25,7 @@ def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     """Return the profile with the names of device nodes of this host.
 
     Raises:
-        DevicePluginError: the file exists and cannot be read. Any name would be a guess.
+        DevicePluginError: the file exists, but cannot be read, so the names are unknown.
     """
     if profile.nodes_file is None:
         return profile
@@ -35,9 +35,9 @@ def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     except FileNotFoundError:
         return profile
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise DevicePluginError(f"{path}, which names device nodes, cannot be read: {exc}") from exc
+        raise DevicePluginError(f"cannot read the names of device nodes in {path}: {exc}") from exc
     if any(set("{}") & set(name) for name in (*named.main_device, *named.driver_device)):
-        raise DevicePluginError(f"{path} names device nodes with braces, which are invalid")
+        raise DevicePluginError(f"{path} contains device node names with braces, which are invalid")
     return msgspec.structs.replace(
         profile,
         card_nodes=tuple(f"{name}{{minor}}" for name in named.main_device) or profile.card_nodes,

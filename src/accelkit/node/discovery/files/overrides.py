@@ -1,11 +1,11 @@
-"""The administrator's overrides of cards: the file `etc/accelkit/cards.yaml` on the host.
+"""Reader of the administrator's overrides of cards in the file `etc/accelkit/cards.yaml` on the host.
 
     cards:
       "0000:3b:00.0": {memory: 48GiB, reserved: 1GiB}
       "1e36:c042": {memory: 144GiB}
 
-An entry names a card by its ID, its PCI address, or the PCI IDs of its model, in this order. Overrides take precedence
-over all other sources. An invalid entry is logged and ignored; it never removes a card.
+The key of an entry is the ID of a card, its PCI address, or the PCI IDs of its model, in this order of precedence.
+Overrides take precedence over all other sources. An invalid entry is logged and ignored; it never removes a card.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The file's content, and its problems as sentences."""
+    """The content of the file, and its problems as sentences."""
 
     cards: Mapping[str, Override] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
     def find_override(self, *names: str) -> Override:
-        """Return the override of the first of these names that the file contains."""
+        """Return the override for the first of these names that the file contains."""
         return next((self.cards[name] for name in names if name in self.cards), Override())
 
 
 def read_overrides(root: Path) -> Overrides:
-    """Read the file; a host without one has no overrides."""
+    """Return the overrides in the file; empty if the file does not exist."""
     path = root / OVERRIDES_FILE
     try:
         document = load_yaml(path.read_text())
@@ -74,13 +74,13 @@ def read_overrides(root: Path) -> Overrides:
         try:
             cards[name.lower() if _is_address(name) else name] = _parse_override(msgspec.convert(entry, _Entry))
         except (msgspec.ValidationError, QuantityError) as exc:
-            problems.append(f"{path}: the entry of {name} is ignored: {exc}")
+            problems.append(f"cannot use the entry {name} in {path}: {exc}. The entry is ignored.")
     return Overrides(cards, tuple(problems))
 
 
 def _parse_override(entry: _Entry) -> Override:
     memory = None if entry.memory is None else parse_size(str(entry.memory))
-    # A reservation of 0 is valid, while `parse_size` requires at least 1.
+    # A reservation of 0 is valid, but `parse_size` requires at least 1.
     reserved = None if entry.reserved is None else int(entry.reserved != 0 and parse_size(str(entry.reserved)))
     if memory is not None and reserved is not None and reserved > memory:
         raise QuantityError("reserved is larger than memory")

@@ -1,4 +1,4 @@
-"""Discovery of the NICs of a host in sysfs, with their RDMA devices and their nearness to the cards."""
+"""Discovery of a host's NICs in sysfs, with their RDMA devices and their nearness to the cards."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _ETHERNET, _INFINIBAND = "0200", "0207"
 
 
 def find_nics(root: Path) -> tuple[Nic, ...]:
-    """Return the NICs of a host: those with RDMA first, then by address; at most MAX_NICS.
+    """Return at most MAX_NICS NICs of a host, NICs with RDMA first, sorted by address.
 
-    Virtual functions are omitted. They share the location of their physical function, and there may be hundreds of
-    them.
+    Virtual functions are omitted, because they share the location of their physical function and may be numerous.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -34,7 +33,7 @@ def find_nics(root: Path) -> tuple[Nic, ...]:
 def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
     """Return the NICs and their nearness to the cards; None if there are no NICs.
 
-    If a NIC has RDMA, those without it are omitted, because a management port does not transfer the memory of cards.
+    If a NIC has RDMA, NICs without RDMA are omitted, because a management port does not transfer the memory of cards.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -55,7 +54,7 @@ def place_beside(cards: Sequence[FoundCard], network: Network | None) -> list[Fo
 
 
 def _find_rdma(root: Path) -> Mapping[str, str]:
-    """Return the name of each PCI device's first RDMA device, by the address."""
+    """Return the name of each PCI device's first RDMA device, by PCI address."""
     found: dict[str, str] = {}
     for entry in list_entries(root / _RDMA):
         device = entry / "device"

@@ -1,6 +1,6 @@
-"""The facts that decide whether a NIC can access a card's memory directly (GPUDirect RDMA). A fact may be unknown.
+"""Facts that determine whether a NIC can access a card's memory directly (GPUDirect RDMA). A fact may be unknown.
 
-`peer_obstacles` derives the obstacles from them.
+`peer_obstacles` derives the obstacles from these facts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.node.discovery.sysfs import list_entries, read_text
 
 _DEVICES: Final = "sys/bus/pci/devices"
 _PEER_MODULE: Final = "nvidia_peermem"
-# From this version on, RDMA devices can use memory that a driver exports as a dma-buf.
+# The first kernel version in which RDMA devices can use memory that a driver exports as a dma-buf.
 _DMA_BUF_SINCE: Final = (5, 12)
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 # PCI Express: the offset of the extended capabilities, the ID of ACS, and its bits that redirect peer requests.
@@ -65,7 +65,7 @@ def read_peer_access(root: Path, addresses: Iterable[str]) -> PeerAccess:
 
 def _is_loaded(root: Path, module: str) -> bool | None:
     modules = root / "sys/module"
-    # In a container without the folder, it is unknown which modules are loaded.
+    # In a container without the folder, the loaded modules are unknown.
     return (modules / module).is_dir() if modules.is_dir() else None
 
 
@@ -92,7 +92,7 @@ def _is_redirected(root: Path, bdf: str) -> bool | None:
 
 
 def _redirects(config: Path) -> bool | None:
-    """Return whether a bridge redirects; None if unprivileged, as then only 64 bytes of its config are readable."""
+    """Return whether a bridge redirects; None without privileges, because only 64 bytes are readable then."""
     try:
         content = config.read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
 """Obstacles to a NIC's direct access to a card's memory (GPUDirect RDMA), derived from the known facts.
 
-Without obstacles, access is still not guaranteed, because it also depends on libraries and on the program.
+Even without obstacles, access is not guaranteed, because it also depends on libraries and on the program.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from accelkit.model.card import Card
 from accelkit.model.nic import Network, find_nearest_nics, is_near, rate_nearest
 from accelkit.node.discovery.network.peer_access import Iommu, PeerAccess
 
-# The vendor whose driver has its own module for peer access, besides dma-bufs.
+# The vendor whose driver has a separate module for peer access, in addition to dma-bufs.
 _WITH_MODULE: Final = "nvidia"
 
 
@@ -21,7 +21,7 @@ def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) 
 
     Args:
         card: the card.
-        place: its position in the inventory.
+        place: the position of the card in the inventory.
         network: the node's NICs.
         peers: the facts of the host.
     """
@@ -35,19 +35,19 @@ def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) 
 def _list_nic_obstacles(place: int, network: Network) -> Iterator[str]:
     nearest = find_nearest_nics(network, place)
     if nearest and not any(nic.rdma for nic in nearest):
-        yield "its nearest network card has no RDMA device; load the NIC's RDMA driver, as mlx5_ib"
+        yield "its nearest NIC does not have an RDMA device; load the NIC's RDMA driver, such as mlx5_ib"
     letter = rate_nearest(network.nearness[place]) if place < len(network.nearness) else ""
     if letter and not is_near(letter):
-        yield "no network card is on its PCI root complex; choose another card of the node for it"
+        yield "its PCI root complex does not contain a NIC; use another card of the node"
 
 
 def _list_host_obstacles(card: Card, peers: PeerAccess) -> Iterator[str]:
     if peers.kernel_dma_buf is not False:
         return
     if card.vendor != _WITH_MODULE:
-        yield "the kernel takes no dma-bufs for RDMA; it has to be 5.12 or newer"
+        yield "the kernel does not support dma-bufs for RDMA; use release 5.12 or newer"
     elif peers.peer_module is False:
-        yield "nvidia_peermem is not loaded, and the kernel takes no dma-bufs for RDMA; load the module"
+        yield "nvidia_peermem is not loaded, and the kernel does not support dma-bufs for RDMA; load the module"
 
 
 def _list_path_obstacles(card: Card, peers: PeerAccess) -> Iterator[str]:

@@ -110,7 +110,7 @@ def test_a_card_that_cannot_be_read_stops_nothing(caplog):
         for thread in watch._threads.values():
             thread.join(60)
     assert set(watch.list_current()) == {"b"}
-    assert [each.message for each in caplog.records] == ["card a cannot be read"]
+    assert [each.message for each in caplog.records] == ["cannot read card a"]
 
 
 def test_files_are_read_of_cards_without_nvidias_driver(tmp_path):

@@ -88,7 +88,7 @@ def test_a_card_of_unknown_memory_is_offered_whole_only():
 
 
 def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
-    with pytest.raises(DevicePluginError, match="the kubelet accepts 4194304; choose a larger unit of memory"):
+    with pytest.raises(DevicePluginError, match="the kubelet accepts only 4194304; choose a larger unit of memory"):
         build_device_list([Card("a", "v", "m", 200_000)], whole=False, unit_bytes=1)
     assert build_device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
 
@@ -171,7 +171,7 @@ def test_replaced_shared_memory_is_not_mounted(tmp_path):
     (pipes / "shm").symlink_to("/etc")
     held = FoundCard(Card("GPU-1", "nvidia", "m", 16 * GIB, enforcement="mps"), 0, 0, NVIDIA, uuid="GPU-1")
     mps = MpsFolders("/run/mps", "/run/mps/shm")
-    with pytest.raises(DevicePluginError, match="folder /run/mps/shm of MPS is behind a symbolic link"):
+    with pytest.raises(DevicePluginError, match="folder /run/mps/shm of MPS is, or is below, a symbolic link"):
         build_container_response([unit("GPU-1", 0)], [held], tmp_path, unit_bytes=GIB, mps=mps)
 
 

@@ -138,7 +138,7 @@ async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubele
 async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
     kubelet.pods.listed = [pod("late", 8, 2)]
     await kubelet.plugin.advertise([CARD], 1)
-    with pytest.raises(RefusedError, match="pod d/late was assigned units of 4 B and this node now has units of 1 B"):
+    with pytest.raises(RefusedError, match="pod d/late was assigned units of 4 B, but this node now has units of 1 B"):
         await kubelet.allocate(ids(0, 2))
 
 

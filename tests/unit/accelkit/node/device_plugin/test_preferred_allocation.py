@@ -285,7 +285,9 @@ def sized(name, amount, units):
 
 
 def test_a_pod_assigned_in_another_unit_is_refused_by_name(allocations):
-    with pytest.raises(DevicePluginError, match="pod d/p was assigned units of 4 B and this node now has units of 1 B"):
+    with pytest.raises(
+        DevicePluginError, match="pod d/p was assigned units of 4 B, but this node now has units of 1 B"
+    ):
         allocations.check_unit([sized("p", 8, 2)], {}, 2)
 
 

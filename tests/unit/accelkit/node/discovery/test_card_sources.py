@@ -70,7 +70,7 @@ def test_a_source_is_passed_over_for_what_it_does_not_know(host, tmp_path, distr
 
 def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
     host.add("nvidia", 1, "T4")
-    with pytest.raises(ProfileError, match="names the card source acme, which is not one of dmem, entry, facts"):
+    with pytest.raises(ProfileError, match="unknown card source acme in a profile; the sources are dmem, entry, facts"):
         discover(tmp_path, [with_sources(memory=(Source("acme"),))])
 
 
@@ -84,14 +84,14 @@ def test_another_distribution_replaces_no_source_of_ours(distribution):
 @pytest.mark.parametrize(
     ("of", "problem"),
     [
-        ("Wrong", "TypeError: its memory is 3221225472, not Memory"),
+        ("Wrong", "TypeError: its memory is 3221225472, not a Memory"),
         ("Failing", "AttributeError: .* no attribute 'handle'"),
     ],
 )
 def test_a_source_that_fails_leaves_the_card_unread_and_not_without_memory(host, tmp_path, distribution, of, problem):
     distribution("acme", of)
     bdf = host.add("nvidia", 1, "T4").cards[0].bdf
-    with pytest.raises(DevicePluginError, match=f"memory source acme of acme 1.0 fails on the card {bdf}: {problem}"):
+    with pytest.raises(DevicePluginError, match=f"memory source acme of acme 1.0 failed on card {bdf}: {problem}"):
         discover(tmp_path, [with_sources(memory=(Source("acme"), Source("table")))])
 
 

@@ -75,7 +75,7 @@ def test_the_older_drivers_folder_is_read(host, find):
 def test_a_bus_that_cannot_be_listed_is_an_error_and_not_a_host_without_cards(host, find):
     folder = host.root / "sys/bus/pci/devices"
     folder.chmod(0)
-    with pytest.raises(DevicePluginError, match="cannot be listed"):
+    with pytest.raises(DevicePluginError, match="cannot list "):
         find()
 
 
@@ -83,7 +83,7 @@ def test_a_bus_that_is_no_folder_is_an_error(host, find):
     folder = host.root / "sys/bus/pci/devices"
     folder.rmdir()
     folder.touch()
-    with pytest.raises(DevicePluginError, match="cannot be listed"):
+    with pytest.raises(DevicePluginError, match="cannot list "):
         find()
 
 

@@ -112,4 +112,4 @@ def test_one_wrong_entry_leaves_the_others(host, find, override, caplog, entry):
     override(f'cards:\n  "{one.bdf}": {entry}\n  "{two.bdf}": {{memory: 2GiB}}')
     first, second = find()
     assert (memory(first)[1], memory(second)) == ("table", (2 * GIB, "admin", False))
-    assert f"the entry of {one.bdf} is ignored" in caplog.text
+    assert f"cannot use the entry {one.bdf}" in caplog.text

@@ -17,7 +17,7 @@ def test_cards_of_which_none_has_a_driver_cannot_be_shared(tmp_path):
     # Kept for a virtual machine, perhaps.
     assert look(tmp_path)[1] == []
     host.unbind(places[1])
-    assert look(tmp_path)[1] == [f"card {bdf} (nvidia) is without a driver, and needs nvidia" for bdf in places]
+    assert look(tmp_path)[1] == [f"card {bdf} (nvidia) is without a driver, but requires nvidia" for bdf in places]
     host.add("amd", 1, "MI300X")
     assert look(tmp_path)[1] == []
 

@@ -78,7 +78,7 @@ def test_a_driver_that_may_not_be_asked_is_not_one_that_is_not_there(library, tm
         assert opened is None
     assert found.state is LibraryState.SILENT
     assert ("cannot open its device nodes" in found.reason) is there
-    assert ("does not answer: Driver Not Loaded" in found.reason) is not there
+    assert ("does not respond: Driver Not Loaded" in found.reason) is not there
 
 
 def test_python_bindings_alone_are_not_the_library(library, monkeypatch):

@@ -30,10 +30,10 @@ def test_nothing_speaks_against_what_is_well_or_unknown(facts):
     [
         ({"iommu": {BDF: Iommu.TRANSLATED}}, "the IOMMU translates its addresses; start the kernel with iommu=pt"),
         ({"redirected": {BDF: True}}, "redirects peer requests to the root complex"),
-        ({"row": "C"}, "no network card is on its PCI root complex"),
-        ({"nics": (Nic("0000:14:00.0", name="eth0"),)}, "its nearest network card has no RDMA device"),
+        ({"row": "C"}, "its PCI root complex does not contain a NIC"),
+        ({"nics": (Nic("0000:14:00.0", name="eth0"),)}, "its nearest NIC does not have an RDMA device"),
         ({"kernel_dma_buf": False, "peer_module": False}, "nvidia_peermem is not loaded"),
-        ({"kernel_dma_buf": False, "vendor": "amd"}, "the kernel takes no dma-bufs for RDMA"),
+        ({"kernel_dma_buf": False, "vendor": "amd"}, "the kernel does not support dma-bufs for RDMA"),
     ],
 )
 def test_each_obstacle_is_named_alone_with_what_to_do(change, says):

@@ -157,7 +157,7 @@ async def test_a_scan_that_is_old_or_of_another_boot_is_none(host, caplog, late)
     pass_on(host.root, host.shared, clock=lambda: host.now + 100 - late)
     await host.look(scan=False)
     assert (host.monitor.strange_processes, host.events) == (None, [])
-    assert "the processes on these cards are not scanned: a" in caplog.text
+    assert "cannot scan the processes on these cards: a" in caplog.text
 
 
 async def test_a_scan_that_cannot_be_read_is_none(host):

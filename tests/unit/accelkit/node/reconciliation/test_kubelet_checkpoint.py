@@ -112,7 +112,7 @@ def test_an_unreadable_file_has_no_devices_and_is_logged_once(folder, caplog, co
     folder.put(content)
     for _ in range(3):
         assert (folder.read(), folder.readable) == ({}, 0)
-    assert len([each for each in caplog.records if "init containers count as assigned" in each.message]) == 1
+    assert len([each for each in caplog.records if "init containers count with their assigned" in each.message]) == 1
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert (folder.read(), folder.readable) == ({"u": {"i": ContainerDevices(["a.1"])}}, 1)
 

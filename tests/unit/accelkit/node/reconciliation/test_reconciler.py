@@ -57,7 +57,9 @@ async def test_the_kubelets_choice_is_written_in_one_patch_reported_and_counted(
     assert await world.reconcile()
     assert [name for name, _ in world.written] == ["p"]
     assert world.find_cards("p") == {"c": ["b"]}
-    assert world.events == [("p", "AssignmentCorrected", "assigned c 2 B of card a; the kubelet gave c 2 B of card b")]
+    assert world.events == [
+        ("p", "AssignmentCorrected", "assigned c 2 B of card a; the kubelet allocated c 2 B of card b")
+    ]
     assert world.count("assignment_corrections") == 1
     assert await world.reconcile()
     assert len(world.written) == 1
@@ -67,7 +69,9 @@ async def test_a_pod_bound_past_the_extender_gets_the_assignment_it_holds(world)
     world.pod("p", None, "b")
     assert await world.reconcile()
     assert world.find_cards("p") == {"c": ["b"]}
-    assert world.events == [("p", "AssignmentRecorded", "bound past the extender; the kubelet gave c 2 B of card b")]
+    assert world.events == [
+        ("p", "AssignmentRecorded", "bound without the extender; the kubelet allocated c 2 B of card b")
+    ]
     assert (world.count("assignments_recorded"), world.count("assignment_corrections")) == (1, 0)
 
 
@@ -316,7 +320,7 @@ async def test_a_rejected_assignment_is_corrected_reported_and_counted_once(worl
         assert await world.reconcile()
     ((_, written),) = world.written
     assert written == Assignment({"c": (Share("a", 2),)})
-    message = f"its assignment is rejected: {reason}; the kubelet gave c 2 B of card a"
+    message = f"its assignment is rejected: {reason}; the kubelet allocated c 2 B of card a"
     assert world.events == [("p", "AssignmentCorrected", message)]
     assert (world.count("disbelieved_assignments"), world.count("assignment_corrections")) == (1, 1)
 
