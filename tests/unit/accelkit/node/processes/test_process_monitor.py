@@ -137,7 +137,7 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
     for _ in range(2):
         await host.look()
     assert host.monitor.strange_processes is None
-    assert len([record for record in caplog.records if "not compared" in record.message]) == 1
+    assert len([record for record in caplog.records if "cannot compare" in record.message]) == 1
 
 
 async def test_between_two_looks_some_time_passes(host):
