@@ -39,7 +39,7 @@ PODS = "/api/v1/namespaces/default/pods"
 LABEL = "accelkit-burst"
 SETTLE_SECONDS = 45.0
 # For all pods of a burst to run, and for all to be gone.
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 600.0
 PROGRESS_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 # Kubelets, pods and the ledger are not read in the same moment.
