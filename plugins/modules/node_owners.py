@@ -94,7 +94,7 @@ judgements:
     node-3:
       fate: left-alone
       reason: NodeOwned
-      evidence: "NVIDIA's gpu-operator holds the cards of its nvidia cards (nvidia.com/gpu: 8)"
+      evidence: "NVIDIA's gpu-operator holds the cards for vendor nvidia (nvidia.com/gpu: 8)"
       next_action: leave it as it is; or let its owner stop giving the cards
 notes:
   description: Objects that could not be read, so that the list of owners can be incomplete.

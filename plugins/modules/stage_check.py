@@ -153,7 +153,7 @@ faults:
   returned: with O(state=checked)
   type: list
   elements: str
-  sample: ['node-1 plugin-check: NothingAllocatable: of 16 accelkit.io/memory of node-1 none is allocatable']
+  sample: ['node-1 plugin-check: NothingAllocatable: none of the 16 accelkit.io/memory of node-1 are allocatable']
 doubtful:
   description: Stale and unknown results, one sentence for each node and stage.
   returned: with O(state=checked)

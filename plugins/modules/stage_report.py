@@ -117,7 +117,7 @@ faults:
   returned: success
   type: list
   elements: str
-  sample: ["stage device-plugin: fail (AgentMissing) on node-1: the node agent: no pod of it is on the node; ..."]
+  sample: ["stage device-plugin: fail (AgentMissing) on node-1: the node agent: its pod is missing on the node; ..."]
 doubts:
   description: Stale and unknown results. One sentence lists all nodes with the same result.
   returned: success

@@ -190,7 +190,7 @@ async def test_nodes_get_another_driver_one_by_one_and_a_later_run_goes_on(clust
     watched.begin()
     done = await play(cluster, "playbooks/driver.yml", *settle(NEW, accelkit_driver_timeout=5), check=False)
     assert done.returncode != 0
-    assert "node node-1: after 5 s the driver of node node-1 does not work: Driver" in done.stdout
+    assert "node node-1: after 5 s, the driver of node node-1 does not work: Driver" in done.stdout
     assert watched.list_steps("node-1") == [(True, "drain"), (True, "upgrade"), (False, "failed")]
     assert watched.list_steps("node-2") == []
     assert watched.read("node-2") == (False, "", (OLD,))

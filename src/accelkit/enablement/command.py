@@ -33,7 +33,7 @@ from accelkit.output import print_value
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="Seconds that a fault must last, because shorter ones are changes in progress.",
+    help="Minimum duration of a fault in seconds; shorter faults are changes in progress.",
 )
 @click.option(
     *("-o", "--output"),
@@ -51,10 +51,10 @@ def verify(  # noqa: PLR0917 - click passes options by name
     output: str,
     output_file: Path | None,
 ) -> None:
-    """Judge the stages of NODES, else of all nodes that are shared or have cards, and audit their cards.
+    """Check the stages of NODES (default: all nodes that are shared or have cards), and audit their cards.
 
-    The command changes nothing. A difference in the accounting counts if it lasts for 20 seconds. The command reports
-    the last results of the checks with pods, which playbooks/verify.yml runs.
+    The command changes nothing. A difference in the accounting counts only if it lasts for 20 seconds. For the checks
+    with pods, the command reports the latest results of playbooks/verify.yml, which runs these checks.
     """
     report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
     requested = ReportFormat(output)
@@ -79,5 +79,5 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise ConfigurationError(
-            f"cannot write {path}: {exc.strerror or exc}", next_step="name another file with --output-file"
+            f"cannot write {path}: {exc.strerror or exc}", next_step="specify another file with --output-file"
         ) from exc

@@ -1,6 +1,6 @@
 """Reader of the data for stages from the API server. It requests four lists, regardless of the number of nodes.
 
-A list that cannot be read makes only the results that depend on it unknown.
+If a list cannot be read, only the results that depend on it are unknown.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _KEPT: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, STAGES_ANNOTATION, ADVE
 
 
 async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) -> ClusterFacts:
-    """Return the data of the named nodes, or of all nodes that are shared or have cards.
+    """Return the data of the requested nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
-        named: names of nodes; empty for none.
+        named: names of the requested nodes; empty for all nodes that are shared or have cards.
 
     Raises:
-        ApiError: the nodes cannot be listed, and none are named.
-        ServiceError: no node is shared, and none are named.
+        ApiError: the nodes cannot be listed, and no nodes were requested.
+        ServiceError: no node is shared, and no nodes were requested.
     """
     nodes, pods = await _list_nodes(api, named), await _list_pods(api, namespace)
     return ClusterFacts(
@@ -65,7 +65,7 @@ async def _list_nodes(api: ApiClient, named: frozenset[str]) -> list[NodeDetails
         return [node for node in listed if node.metadata.name in named]
     chosen = [node for node in listed if is_sharing_requested(node)]
     if not any(read_share_label(node) == SHARED for node in chosen):
-        raise ServiceError("no node is labelled accelkit.io/share=true", next_step="run site.yml, or name nodes")
+        raise ServiceError("no node is labelled accelkit.io/share=true", next_step="run site.yml, or specify nodes")
     return chosen
 
 
@@ -91,5 +91,5 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
 
 
 def _trim(node: NodeDetails) -> None:
-    """Remove the annotations of other programs, which may amount to megabytes on a node."""
+    """Remove the annotations of other programs, which may be several megabytes in size."""
     node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

@@ -1,8 +1,8 @@
-"""Reasons why a stage did not pass, as stable codes, and the next action for each one.
+"""Reasons why a stage did not pass, as stable codes, with the next action for each reason.
 
 docs/reference/stage-reasons.md explains the codes.
 
-A code names a fact, not its cause. A problem is reported only by the first stage that it affects.
+A code describes a fact, not its cause. Only the first stage that a problem affects reports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class StageReason(StrEnum):
-    """The reasons; a stage that passed has none."""
+    """The reasons why a stage did not pass."""
 
     # Any stage.
     NEED_NOT_PASSED = "NeedNotPassed"
@@ -63,13 +63,15 @@ class StageReason(StrEnum):
     LABELS_UNREADABLE = "LabelsUnreadable"
 
 
-_CHECK_API_SERVER: Final = "Find out why the API server refuses or does not answer, then run `accelkit verify` again"
+_CHECK_API_SERVER: Final = (
+    "Find out why the API server refuses the request or does not respond, then run `accelkit verify` again"
+)
 _CHECK_AGAIN: Final = "Run the check again: ansible-playbook playbooks/verify.yml -i INVENTORY"
 
 # The placeholders are {node} and {namespace}.
 NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
     {
-        StageReason.NEED_NOT_PASSED: "Read the result of the named stage",
+        StageReason.NEED_NOT_PASSED: "Read the result of the stage in the evidence",
         StageReason.STATE_CHANGED: _CHECK_AGAIN,
         StageReason.NOT_INSTALLED: "No action is needed; to install it, read docs/how-to/installation.md",
         StageReason.NODES_UNREAD: _CHECK_API_SERVER,
@@ -78,44 +80,45 @@ NEXT_ACTIONS: Final[Mapping[StageReason, str]] = MappingProxyType(
         StageReason.NOT_SHARED: "To share its cards, run site.yml",
         StageReason.INVENTORY_MISSING: "Read the agent's log: kubectl -n {namespace} logs -l "
         "app.kubernetes.io/component=node-agent --prefix",
-        StageReason.INVENTORY_UNREADABLE: "Install the same version of agent and package: run site.yml",
+        StageReason.INVENTORY_UNREADABLE: "Install the same version of the agent and the package: run site.yml",
         StageReason.NO_CARDS: "Compare `lspci` on the node with docs/reference/hardware.md",
-        StageReason.CARDS_MISSING: "Compare `lspci` on the node with `accelkit inspect {node}`; a card that is split "
-        "(MIG) counts as several for its vendor",
-        StageReason.DRIVER_MISSING: "Load the vendor's driver on the node; if it rejects a card, read `dmesg`",
-        StageReason.KERNEL_DRIVER_MISMATCH: "Install the driver for the running kernel, or boot the former kernel",
-        StageReason.DRIVER_VERSION_UNKNOWN: "Find out why the vendor's library does not answer: read "
+        StageReason.CARDS_MISSING: "Compare `lspci` on the node with `accelkit inspect {node}`; a vendor's tool "
+        "counts each MIG instance of a card",
+        StageReason.DRIVER_MISSING: "Load the vendor's driver on the node; if the driver rejects a card, read `dmesg`",
+        StageReason.KERNEL_DRIVER_MISMATCH: "Install the driver for the running kernel, or boot the previous kernel",
+        StageReason.DRIVER_VERSION_UNKNOWN: "Find out why the vendor's library does not respond: read "
         "docs/reference/hardware.md",
         StageReason.CARD_LOST: "Reboot the node; if the card is still missing, have it inspected",
         StageReason.CARD_UNHEALTHY: "Read docs/reference/health.md; drain the node before a reset",
-        StageReason.CARD_HEALTH_UNKNOWN: "Find out why the agent cannot read it, from its log and "
+        StageReason.CARD_HEALTH_UNKNOWN: "Find out why the agent cannot read the health: read its log and "
         "docs/reference/health.md",
         StageReason.RUNTIME_WITHOUT_CDI: "Upgrade the container runtime, or remove the specification from /etc/cdi and "
         "/var/run/cdi",
         StageReason.PODS_UNREAD: _CHECK_API_SERVER,
         StageReason.AGENT_MISSING: "Find out why no pod is created: kubectl -n {namespace} describe daemonset -l "
         "app.kubernetes.io/component=node-agent",
-        StageReason.AGENT_CRASHES: "Read its last log: kubectl -n {namespace} logs --previous, with the pod's name",
+        StageReason.AGENT_CRASHES: "Read its previous log: kubectl -n {namespace} logs --previous, with the pod's name",
         StageReason.AGENT_NOT_READY: "Find out why it waits: kubectl -n {namespace} describe pod, with the pod's name",
         StageReason.NOT_ADVERTISED: "Find out from the agent's log why the device plugin is not registered: "
         "kubectl -n {namespace} logs -l app.kubernetes.io/component=node-agent --prefix",
-        StageReason.NOTHING_ALLOCATABLE: "Read the logs of agent and kubelet; check whether another device plugin uses "
-        "the name",
+        StageReason.NOTHING_ALLOCATABLE: "Read the logs of the agent and the kubelet; check whether another device "
+        "plugin uses the same resource name",
         StageReason.UNIT_REFUSED: "Choose a coarser unit: docs/reference/memory-unit.md",
         StageReason.NEVER_CHECKED: _CHECK_AGAIN,
-        StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection that is in use, "
+        StageReason.RECORD_UNREADABLE: "Run the check again with the newest version of the collection in use, "
         "which rewrites the annotation accelkit.io/stages: ansible-playbook playbooks/verify.yml -i INVENTORY",
         StageReason.CACHES_UNREAD: _CHECK_API_SERVER,
         StageReason.CACHE_AGENT_NOT_READY: "Read its log: kubectl -n {namespace} logs, with the pod's name",
         StageReason.CACHE_NOT_READY: "Read its conditions: kubectl describe clustergkmcache, with the cache's name",
-        StageReason.MONITORING_UNREAD: "Let the user list podmonitors.monitoring.coreos.com and configmaps there",
-        StageReason.METRICS_OFF: "No action is needed; for metrics, set accelkit_metrics_port and run site.yml",
-        StageReason.METRICS_UNREAD: "Let the user get pods/proxy in {namespace}, and the API server reach the port "
-        "metrics of its pods",
+        StageReason.MONITORING_UNREAD: "Allow the user to list podmonitors.monitoring.coreos.com and configmaps in "
+        "{namespace}",
+        StageReason.METRICS_OFF: "No action is needed; to enable metrics, set accelkit_metrics_port and run site.yml",
+        StageReason.METRICS_UNREAD: "Allow the user to get pods/proxy in {namespace}, and the API server to connect to "
+        "the metrics port of the pods",
         StageReason.METRICS_MISSING: "Read the agent's log: kubectl -n {namespace} logs -l "
         "app.kubernetes.io/component=node-agent --prefix",
-        StageReason.LABEL_MISSING: "Find out which program removes it, and let only one of the two write it; the agent "
-        "writes it again within a minute",
+        StageReason.LABEL_MISSING: "Find out which program removes the label, and stop it; the agent writes the label "
+        "again within a minute",
         StageReason.LABELS_UNREADABLE: "Remove the annotation accelkit.io/labels from the node; its agent rewrites it",
     }
 )

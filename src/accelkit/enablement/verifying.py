@@ -1,4 +1,4 @@
-"""Report of a cluster with all its data: its nodes, its monitoring, and other owners of its nodes."""
+"""Verification of a cluster: its nodes, its monitoring, and other owners of its nodes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from accelkit.kube.client import ApiClient
 from accelkit.model.stage import Outcome
 
 _AGAIN_SECONDS: Final = 1.0
-# By the end of this time, the node agents have applied corrections that were in progress.
+# Within this time, the node agents complete corrections that are in progress.
 SETTLE_SECONDS: Final = 20.0
 
 
 async def verify_cluster(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float = 0.0, driver_mode: str = ""
 ) -> StageReport:
-    """Return the report of the named nodes, or of all nodes that are shared or have cards.
+    """Return the report of the requested nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
-        nodes: names of nodes.
-        seconds: how long a fault must persist; a shorter one is a change in progress.
+        nodes: names of the requested nodes; empty for all nodes that are shared or have cards.
+        seconds: the minimum duration of a fault; shorter faults are changes in progress.
         driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
 
     Raises:
-        ApiError: the nodes cannot be listed, and none are named.
-        ServiceError: no node is shared, and none are named.
+        ApiError: the nodes cannot be listed, and no nodes were requested.
+        ServiceError: no node is shared, and no nodes were requested.
     """
     stages, accounting = await asyncio.gather(
         verify_stages(
@@ -64,7 +64,7 @@ async def verify_cluster(
 async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
-    """Return the audit of the named nodes, or of all nodes with cards; if permissions are missing, the reason."""
+    """Return the audit of the requested nodes, or of all nodes with cards; if the audit fails, the reason."""
     ledger = partial(query_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=INSPECT_API_HINT))
     try:
         found = await audit_cluster(
@@ -77,7 +77,7 @@ async def audit_accounting(
             ledger_optional=True,
         )
     except ApiError as exc:
-        return Accounting(Outcome.UNKNOWN, problem=f"nothing could be compared: {exc}")
+        return Accounting(Outcome.UNKNOWN, problem=f"no comparison was possible: {exc}")
     outcome = Outcome.FAIL if found.findings else Outcome.PASS
     return Accounting(outcome, tuple(found.findings), tuple(found.notes))
 
@@ -92,20 +92,20 @@ async def verify_stages(
     holders: Mapping[str, Holders] | None = None,
     driver_mode: str = "",
 ) -> StageReport:
-    """Return the report of the named nodes, or of all nodes that are shared or have cards.
+    """Return the report of the requested nodes, or of all nodes that are shared or have cards.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
-        nodes: names of nodes.
-        seconds: how long a fault must persist; a shorter one is a change in progress.
+        nodes: names of the requested nodes; empty for all nodes that are shared or have cards.
+        seconds: the minimum duration of a fault; shorter faults are changes in progress.
         monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
         holders: the other owners of each node.
         driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
 
     Raises:
-        ApiError: the nodes cannot be listed, and none are named.
-        ServiceError: no node is shared, and none are named.
+        ApiError: the nodes cannot be listed, and no nodes were requested.
+        ServiceError: no node is shared, and no nodes were requested.
     """
     deadline = time.monotonic() + seconds
     while True:

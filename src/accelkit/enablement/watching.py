@@ -1,7 +1,7 @@
 """Reader of a cluster's monitoring: the scraper of accelkit's services, and the metrics of each node agent.
 
-The agents are read through the API server, which requires permission to `get` `pods/proxy`. Without this permission, or
-without a timely response, only the agent's metrics are unknown.
+The agents are read through the API server, which requires permission to `get` `pods/proxy`. If this permission or a
+timely response is missing, only the agents' metrics are unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCRAPE: Final = "scrape.yml"
 _PORT: Final = "metrics"
 _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
-# A card has at most 20 series, and a container has one for each card that it holds.
+# Each card has at most 20 series, and each container has one series per card that it holds.
 _MOST_BYTES: Final = 2 << 20
 # The time to parse a series grows quadratically with its length and blocks the event loop.
 _MOST_OF_LINE: Final = 4096
@@ -70,7 +70,7 @@ async def read_monitoring(
 
 
 async def _find_scraper(api: ApiClient, namespace: str) -> str:
-    """Return the object that makes Prometheus scrape the services; empty if there is none.
+    """Return the object that configures Prometheus to scrape the services; empty if there is none.
 
     Raises:
         ApiError: the objects cannot be read.
@@ -101,7 +101,7 @@ async def _read_all_metrics(
     api: ApiClient, agents: dict[str, OwnPod], seconds: float
 ) -> dict[str, AgentMetrics | NotServed | Unread]:
     results: dict[str, AgentMetrics | NotServed | Unread] = {
-        node: Unread(f"it did not answer in {seconds:g} s") for node in agents
+        node: Unread(f"it did not respond within {seconds:g} s") for node in agents
     }
     refusals: list[_Forbidden] = []
     others = False
@@ -138,9 +138,9 @@ def parse_agent_metrics(answer: bytes) -> AgentMetrics | Unread:
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
         if any(len(line) > _MOST_OF_LINE for line in own):
-            return Unread(f"it serves a series of more than {_MOST_OF_LINE} characters")
+            return Unread(f"it serves a series with more than {_MOST_OF_LINE} characters")
         families = list(text_string_to_metric_families("\n".join([*own, ""])))
     except (ValueError, KeyError, IndexError) as exc:
-        return Unread(f"its answer is not in Prometheus' format: {exc}")
+        return Unread(f"its response is not in the Prometheus text format: {exc}")
     samples = [sample for family in families for sample in family.samples]
     return AgentMetrics(frozenset(each.labels.get("card", "") for each in samples if each.name == _INFO), len(samples))

@@ -157,7 +157,7 @@ CASES = {
     "no source": (
         "preflight",
         {**CLUSTER, "openshift_machine_sets": [{**WISH, "source": "gone"}]},
-        "there is no MachineSet gone",
+        "no MachineSet has the name gone",
     ),
     "autoscaler of others": (
         "preflight",

@@ -1,4 +1,4 @@
-"""Plan for the drivers of a cluster, and writer of the node labels that the plan needs."""
+"""Driver plan of a cluster, and writer of the node labels that the plan requires."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class PlannedCluster(msgspec.Struct, frozen=True):
     Attributes:
         plan: the planned DaemonSets, problems and labels.
         mismatches: drivers and kernels that differ from the desired ones.
-        obsolete: DaemonSets that no plan includes.
+        obsolete: DaemonSets that are not in the plan.
         outdated: nodes whose drivers need an upgrade.
-        images: whether the images of the planned sets exist; empty if no registry was asked.
+        images: whether the images of the planned sets exist; empty if no registry was queried.
         builds: Jobs that build missing images.
         nodes: the selected nodes.
     """
@@ -72,7 +72,7 @@ async def plan_cluster(
         drivers: the drivers by vendor.
         prefix: the prefix for the names of DaemonSets.
         namespace: the namespace of the DaemonSets.
-        in_containers: whether drivers run in DaemonSets; if not, none is planned, and all existing ones are obsolete.
+        in_containers: whether drivers run in DaemonSets; if not, none are planned, and existing ones are obsolete.
         node_selector: labels of the selected nodes.
         registries: the settings of the image registries; None to skip checking images.
         foreign: drivers that other systems load; accelkit does not manage these drivers.
@@ -82,7 +82,7 @@ async def plan_cluster(
     """
     selected = select_nodes(await list_driver_nodes(api), node_selector)
     nodes, owned = leave_out(selected, foreign, drivers)
-    # Only DaemonSets select their nodes by the label. If KMM or the hosts load the drivers, no node is labelled.
+    # Only DaemonSets select their nodes by the label. If KMM or the hosts load the drivers, nodes are not labelled.
     waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
     plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
     plan = msgspec.structs.replace(plan, problems=(*plan.problems, *owned))
@@ -102,7 +102,7 @@ async def plan_cluster(
 
 
 async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the kernel and vendor labels to nodes, by which DaemonSets select them.
+    """Write the kernel and vendor labels by which DaemonSets select nodes.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

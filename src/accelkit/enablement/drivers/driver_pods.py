@@ -1,4 +1,4 @@
-"""Driver pods, with the fields that are read."""
+"""Driver pods, reduced to the fields that accelkit reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DriverPod(ExplainedPod):
 
     @property
     def image(self) -> str:
-        """The image of the container that holds the driver."""
+        """The image of the driver container."""
         return next((each.image for each in self.spec.containers if each.name == "driver"), "")
 
     @property

@@ -1,4 +1,4 @@
-"""Drivers that other systems load. accelkit does not add its own, because a kernel has only one driver for a card."""
+"""Drivers that other systems load. accelkit does not install a second driver, because a card can have only one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def leave_out(
                 left[title, vendor].append(node.name)
         kept.append(msgspec.structs.replace(node, vendors=tuple(own)))
     problems = [
-        Problem("DriverOwned", f"{title} loads the driver of {vendor}'s cards", tuple(sorted(names)), wrong=False)
+        Problem("DriverOwned", f"{title} loads the driver of {vendor} cards", tuple(sorted(names)), wrong=False)
         for (title, vendor), names in sorted(left.items())
     ]
     return kept, problems

@@ -35,7 +35,7 @@ class DriverNode(msgspec.Struct, frozen=True):
         unschedulable: whether it is cordoned.
         vendors: the vendors of its cards, sorted; from the inventory and from labels of Node Feature Discovery and
             vendors' tools.
-        cards: the cards of its inventory; None if that is missing or unreadable.
+        cards: the cards of its inventory; None if the inventory is missing or unreadable.
         labels: the labels of the Node.
         annotations: the annotations of the Node.
         resource_version: the resource version of the Node when it was read.
@@ -57,7 +57,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def obstacle(self) -> Obstacle | None:
-        """The reason that prevents changes on this node."""
+        """The obstacle to changes on this node; None if there is none."""
         if self.ready is not True:
             return "NodeNotReady"
         if self.unschedulable:

@@ -26,7 +26,7 @@ KERNEL_VARIABLES: Final = frozenset(
 
 
 class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The image for some kernels: those equal to `literal`, or those that `regexp` matches."""
+    """The image for kernels that equal `literal` or match `regexp`."""
 
     image: str
     literal: str = ""
@@ -35,7 +35,7 @@ class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Reject a mapping that matches all kernels or none."""
         if bool(self.literal) == bool(self.regexp):
-            raise ValueError("give either literal or regexp")
+            raise ValueError("set either literal or regexp")
         if self.regexp:
             try:
                 re2.compile(self.regexp)
@@ -43,7 +43,7 @@ class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"regexp {shorten(self.regexp)!r} is not a valid regular expression") from exc
 
     def matches(self, kernel: str) -> bool:
-        """Return whether the mapping applies to a kernel. As in KMM, a regexp may match only part of it."""
+        """Return whether the mapping applies to a kernel. As in KMM, a regexp may match a part of the release."""
         return kernel == self.literal if self.literal else re2.search(self.regexp, kernel) is not None
 
 
@@ -52,10 +52,10 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         containerfile: the text of the Containerfile, with build arguments KERNEL_FULL_VERSION and DRIVER_VERSION.
-        builder: the image that builds, for example one of kaniko or buildah.
+        builder: the builder image, for example kaniko or buildah.
         args: arguments of the builder; may contain `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel's
             variables.
-        push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for the push.
+        push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for pushing the image.
         entitlement_secret: name of a Secret for entitled builds, mounted at /etc/pki/entitlement.
         node_selector: labels of the nodes that may build, because their kubelets can read both Secrets; empty for any
             node.
@@ -79,7 +79,7 @@ class Mount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Reject values that Kubernetes rejects."""
         if not self.path.startswith("/") or self.propagation not in {"", "Bidirectional", "HostToContainer", "None"}:
-            raise ValueError("give an absolute path, and Bidirectional, HostToContainer or None as propagation")
+            raise ValueError("set an absolute path, and set propagation to Bidirectional, HostToContainer or None")
 
 
 class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,11 +91,11 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kernel_mappings: the mappings; the first match applies.
         packages: packages for hosts, named and pinned as in their package managers, with the same variables.
         module: the kernel module that KMM loads, for example `nvidia` or `amdgpu`.
-        build: how to build a missing image; None if a missing image is an error.
-        command: the command of the container; empty for that of its image.
+        build: the build of missing images; None if a missing image is an error.
+        command: the command of the container; empty for the command of its image.
         args: the arguments of the container.
         env: the environment of the container.
-        mounts: folders of the node to mount, in addition to those that every driver gets.
+        mounts: folders of the node to mount, in addition to the default ones.
         ready: a command in the container that succeeds once the driver is loaded; empty to check that `module` is
             loaded.
         in_tree_module: the module that KMM unloads first, for example `nouveau`.
@@ -140,8 +140,8 @@ def _read_driver(vendor: str, given: object) -> VendorDriver:
         return msgspec.convert(given, VendorDriver)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"{shorten(vendor)} of accelkit_driver_vendors is invalid: {exc}",
-            next_step="docs/how-to/drivers.md lists its keys",
+            f"cannot read {shorten(vendor)} in accelkit_driver_vendors: {exc}",
+            next_step="see docs/how-to/drivers.md for the valid keys",
         ) from exc
 
 
@@ -153,13 +153,13 @@ def check_pattern(pattern: str) -> None:
     """
     if unknown := [name for name in _VARIABLE.findall(pattern) if name not in KERNEL_VARIABLES]:
         raise ConfigurationError(
-            f"{shorten(pattern)!r} has the unknown variable ${{{shorten(unknown[0])}}}",
+            f"cannot use the pattern {shorten(pattern)!r}: unknown variable ${{{shorten(unknown[0])}}}",
             next_step=f"use {list_some(f'${{{each}}}' for each in sorted(KERNEL_VARIABLES))} (docs/how-to/drivers.md)",
         )
 
 
 def list_variables(kernel: str, system: System, vendor: str, version: str) -> dict[str, str]:
-    """Return the values of the pattern variables; those that come from an invalid release are empty."""
+    """Return the values of the pattern variables; values derived from an invalid release are empty."""
     found = _RELEASE.match(kernel)
     x, y, z = (found[1], found[2], found[3] or "0") if found else ("", "", "")
     return {

@@ -32,7 +32,7 @@ _MOST: Final = 32
 
 
 class System(msgspec.Struct, frozen=True):
-    """An operating system; both fields are empty if unknown. Patch levels of one version are the same system."""
+    """An operating system; both fields are empty if unknown. Patch levels do not distinguish systems."""
 
     id: str = ""
     version: str = ""
@@ -46,7 +46,7 @@ def read_system(image: str, labels: Mapping[str, str]) -> System:
 
     Args:
         image: `status.nodeInfo.osImage`, which is os-release's PRETTY_NAME.
-        labels: the labels of the node; those from Node Feature Discovery are exact.
+        labels: the labels of the node; labels of Node Feature Discovery take precedence.
     """
     if labels.get(_ID):
         return System(labels[_ID].lower()[:_MOST], labels.get(_VERSION, "")[:_MOST])

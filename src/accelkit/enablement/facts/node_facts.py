@@ -20,7 +20,7 @@ from accelkit.model.stage import NodeState, StageRecord, read_record
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holders:
-    """Titles of the other owners of parts of a node; empty for none.
+    """Titles of the other owners of a node's parts; empty if there are none.
 
     Attributes:
         cards: the owners of its cards, or the managers of the node.
@@ -42,7 +42,7 @@ class ClusterFacts:
         namespace: the namespace of accelkit.
         nodes: the nodes to judge.
         pods: accelkit's own pods.
-        caches: the reports of the cache agents; None if the API server does not define them.
+        caches: the reports of the cache agents; None if the API server does not serve them.
         monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
         holders: the other owners of each node, by its name.
         driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
@@ -66,7 +66,7 @@ class NodeFacts:
     Attributes:
         namespace: the namespace of accelkit.
         node: the Node object.
-        inventory: the inventory of the node's cards, or the error if it is unreadable; None if there is none.
+        inventory: the inventory of the node's cards, or the error if it is unreadable; None if it is missing.
         state: the current state of the node.
         record: the results of the checks with pods; None if they cannot be read.
         pods: accelkit's own pods on the node.
@@ -99,7 +99,7 @@ class NodeFacts:
         """The inventory of a node that has been discovered.
 
         Raises:
-            InventoryError: it has no readable inventory. Only the first stage handles this case.
+            InventoryError: the node has no readable inventory. Only the first stage handles this case.
         """
         if isinstance(self.inventory, Inventory):
             return self.inventory

@@ -11,7 +11,7 @@ from accelkit.model.stage import NodeState
 
 
 def read_inventory(node: Node) -> Inventory | InventoryError | None:
-    """Return a node's inventory, or the error if it is unreadable; None if there is none."""
+    """Return a node's inventory, or the error if it is unreadable; None if it is missing."""
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
         return None

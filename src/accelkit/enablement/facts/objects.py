@@ -1,6 +1,6 @@
 """Nodes and accelkit's own pods, with the fields that are used to judge stages, under their JSON names.
 
-These types are separate, because the extender decodes thousands of nodes and pods and needs none of these fields.
+These types are separate, because the extender decodes thousands of nodes and pods without these fields.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accelkit.kube.views.pod import ExplainedPod, PlacedSpec
 from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.pod import Node, NodeStatus
 
-# The label that the Deployment controller sets on pods and the DaemonSet controller does not.
+# A label that the Deployment controller sets on its pods, but the DaemonSet controller does not.
 _OF_DEPLOYMENT: Final = "pod-template-hash"
 
 
@@ -63,7 +63,7 @@ class OwnPod(ExplainedPod):
 
     @property
     def component(self) -> str:
-        """The component of accelkit that the pod runs, as named by the roles."""
+        """The accelkit component that the pod runs, according to its label."""
         return (self.metadata.labels or {}).get(COMPONENT_LABEL, "")
 
     def find_port(self, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""State of an accelkit program on a node, judged by the program's pod on that node."""
+"""State of an accelkit program on a node, derived from the program's pod on that node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProgramPod:
 def find_program_pod(pods: Sequence[OwnPod]) -> ProgramPod:
     """Return the state of a program's pods on one node. During a replacement there may be two."""
     if not pods:
-        return ProgramPod(PodState.MISSING, "no pod of it is on the node")
+        return ProgramPod(PodState.MISSING, "its pod is missing on the node")
     if ready := next((pod for pod in pods if pod.ready), None):
         return ProgramPod(PodState.READY, f"pod {ready.metadata.name} is ready")
     newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp or "")
@@ -47,7 +47,7 @@ def _describe_crash(container: ContainerStatus) -> str:
         return ""
     times = f" after {container.restart_count} restarts" if container.restart_count else ""
     cause = ": ".join(filter(None, (ended.reason, ended.message)))
-    return f"ended with {ended.exit_code}{times}{f' ({cause})' if cause else ''}"
+    return f"exited with code {ended.exit_code}{times}{f' ({cause})' if cause else ''}"
 
 
 def _describe_wait(pod: OwnPod) -> str:

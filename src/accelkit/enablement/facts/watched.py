@@ -23,11 +23,12 @@ class NotServed:
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
-    """A cluster in which accelkit's services are scraped.
+    """The monitoring of a cluster that scrapes accelkit's services.
 
     Attributes:
         by: the object that configures scraping, as part of a sentence.
-        agents: the metrics of each node's agent, or why they are unknown; nodes without a ready agent are omitted.
+        agents: the metrics of each node's agent, or the reason why they are unknown; nodes without a ready agent are
+            omitted.
     """
 
     by: str

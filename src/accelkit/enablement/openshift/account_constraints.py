@@ -1,4 +1,4 @@
-"""Constraints for all ServiceAccounts among the objects that a role applies, and for pods that programs create."""
+"""Constraints for the ServiceAccounts of workloads that a role applies, and of pods that accelkit's programs create."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def find_refused(workloads: Iterable[Mapping[str, Any]], written: Iterable[Mappi
             name = name_constraints(namespace, account)
             subject = f"{each['kind']} {namespace}/{each['metadata']['name']}"
             if name not in found or _name_user(namespace, account) not in (found[name].get("users") or ()):
-                problems.append(f"{subject}: {CONSTRAINTS_KIND} {name} is missing or not for its ServiceAccount")
+                problems.append(f"{subject}: {CONSTRAINTS_KIND} {name} is missing or excludes its ServiceAccount")
                 continue
             try:
                 constraints = read_constraints(found[name])

@@ -1,7 +1,7 @@
-"""Check of a pod against SecurityContextConstraints, as OpenShift does it, with the violations as sentences.
+"""Check of a pod against SecurityContextConstraints, with the same rules as OpenShift's admission.
 
-The pod is checked as it is written. Values that admission adds (the namespace's groups, a level) satisfy the strategy
-that they come from.
+The pod is checked without the values that admission adds (the namespace's groups, a level), because these values
+satisfy the strategy that adds them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _judge_pod(pod: PodSecurity, constraints: Constraints) -> Iterator[str]:
         "sharing the host's network": (pod.host_network, constraints.allow_host_network),
         "sharing the host's processes": (pod.host_pid, constraints.allow_host_pid),
         "sharing the host's IPC": (pod.host_ipc, constraints.allow_host_ipc),
-        "a port of the host": (pod.uses_host_ports, constraints.allow_host_ports),
-        "a folder of the host": ("hostPath" in pod.volume_kinds, constraints.allow_host_dir_volume_plugin),
+        "a host port": (pod.uses_host_ports, constraints.allow_host_ports),
+        "a host folder": ("hostPath" in pod.volume_kinds, constraints.allow_host_dir_volume_plugin),
     }
     for what, (uses, allowed) in requested.items():
         if uses and not allowed:
@@ -60,7 +60,7 @@ def _judge_groups(what: str, groups: tuple[int, ...], strategy: GroupStrategy) -
         if not any(each.min <= group <= each.max for each in strategy.ranges):
             yield f"the {what} {group} is not allowed"
     if strategy.ranges and not groups:
-        yield f"a {what} would be added"
+        yield f"admission would add a {what}"
 
 
 def _judge_container(each: ContainerSecurity, constraints: Constraints) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _judge_user(each: ContainerSecurity, strategy: UserStrategy) -> Iterator[str
             yield "it may run as root"
         return
     if each.user is None:
-        yield "a user would be chosen for it"
+        yield "admission would choose a user for it"
         return
     lowest = strategy.uid if strategy.type == MUST else strategy.uid_range_min
     highest = strategy.uid if strategy.type == MUST else strategy.uid_range_max

@@ -116,7 +116,7 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
         se_linux_context=_choose_context(containers),
         seccomp_profiles=tuple(sorted({each.seccomp for each in containers} - {""})),
         supplemental_groups=_choose_groups(_list_supplemental(pods)),
-        # An empty list of volumes means the same as "none", but less clearly.
+        # An empty list of volumes has the same meaning as "none", but is less clear.
         volumes=tuple(sorted(volumes)) or ("none",),
     )
 
@@ -178,7 +178,7 @@ def _choose_groups(groups: Sequence[int | None]) -> GroupStrategy:
     numbers = sorted({group for group in groups if group is not None})
     if not numbers:
         return GroupStrategy(MUST)
-    # A pod that names no group would get the first group of the ranges.
+    # A pod that specifies no group would get the first group of the ranges.
     return GroupStrategy(ANY) if None in groups else GroupStrategy(MUST, tuple(IdRange(one, one) for one in numbers))
 
 

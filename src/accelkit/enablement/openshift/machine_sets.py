@@ -81,7 +81,7 @@ def read_desired_machine_sets(given: Sequence[Mapping[str, object]]) -> list[Des
         desired = msgspec.convert(given, list[DesiredMachineSet], strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"openshift_machine_sets is invalid: {exc}", next_step="docs/how-to/openshift.md lists its keys"
+            f"cannot read openshift_machine_sets: {exc}", next_step="see docs/how-to/openshift.md for the valid keys"
         ) from exc
     names = [each.name for each in desired]
     for each in desired:
@@ -108,12 +108,13 @@ def derive_machine_set(
     source, present = existing.get(desired.source), existing.get(desired.name)
     if source is None:
         raise ConfigurationError(
-            f"cannot derive {desired.name}: there is no MachineSet {desired.source}",
-            next_step=f"name one of {', '.join(sorted(existing)) or 'none'}",
+            f"cannot derive {desired.name}: no MachineSet has the name {desired.source}",
+            next_step=f"choose one of these: {', '.join(sorted(existing)) or 'none'}",
         )
     if present is not None and not labels.items() <= (present["metadata"].get("labels") or {}).items():
         raise ConfigurationError(
-            f"the MachineSet {desired.name} exists, and accelkit did not create it", next_step="choose another name"
+            f"cannot apply MachineSet {desired.name}: it already exists, and accelkit did not create it",
+            next_step="choose another name",
         )
     spec = copy.deepcopy(dict(source["spec"]))
     template = spec["template"]
@@ -141,7 +142,7 @@ def derive_machine_set(
 
 
 def _count_replicas(desired: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
-    """Return the number of machines in the set. The number that an autoscaler chose is kept within the bounds."""
+    """Return the number of machines in the set. A number that an autoscaler chose is limited to its bounds."""
     if desired.autoscale is None:
         return desired.replicas
     chosen = int((present or {}).get("spec", {}).get("replicas") or 0)
@@ -156,9 +157,9 @@ def _change_machine(machine: Mapping[str, Any], desired: DesiredMachineSet) -> d
         name = desired.instance_type_field or _TYPE_FIELDS.get(value.get("kind", ""), "")
         if not name:
             raise ConfigurationError(
-                f"{desired.source} has the provider {value.get('kind', 'unknown')}, whose field for the instance type "
-                "is unknown",
-                next_step=f"name it as instance_type_field of {desired.name}",
+                f"cannot set the instance type: {desired.source} has the provider {value.get('kind', 'unknown')}, "
+                "whose field for the instance type is unknown",
+                next_step=f"set instance_type_field of {desired.name}",
             )
         patched = _merge(patched, _nest(name.split("."), desired.instance_type))
     changed["providerSpec"] = {**changed.get("providerSpec", {}), "value": patched}

@@ -1,7 +1,7 @@
 """Description of the future nodes of a group for autoscalers, so that they can scale the group up from zero nodes.
 
-An autoscaler adds a node only if it expects the pending pod to fit. It has the CPU and memory of an instance type, but
-not accelkit's resources, which agents advertise later, or labels and taints that are added later.
+An autoscaler adds a node only if it expects the pending pod to fit. It can derive CPU and
+memory from the instance type, but not accelkit's resources, or labels and taints that are added later.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resources(self) -> dict[str, int]:
-        """The extended resources by name; those that accelkit's pods request most often come first."""
+        """The extended resources by name, in the order in which accelkit's pods most often request them."""
         found = {MEMORY_RESOURCE: self.card_memory, CARDS_RESOURCE: self.cards, self.vendor_resource: self.vendor_cards}
         return {name: count for name, count in found.items() if count}
 
@@ -87,7 +87,7 @@ def read_node_group(given: Mapping[str, object]) -> NodeGroup:
         return msgspec.convert(given, NodeGroup, strict=False)
     except msgspec.ValidationError as exc:
         raise ConfigurationError(
-            f"the group of nodes is invalid: {exc}", next_step="its keys are capacity, labels and taints"
+            f"cannot read the node group: {exc}", next_step="use only the keys capacity, labels and taints"
         ) from exc
 
 

@@ -32,7 +32,7 @@ class _Seccomp(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """The name in constraints."""
+        """The name of the profile in constraints."""
         return _PROFILES.get(self.type) or f"localhost/{self.localhost_profile}"
 
 
@@ -115,7 +115,7 @@ class ContainerSecurity(msgspec.Struct, frozen=True):
         added: capabilities in addition to the runtime's default ones, sorted.
         dropped: capabilities that it drops.
         seccomp: the profile, as named in constraints; empty for none.
-        selinux: the SELinux context; None if it sets none.
+        selinux: the SELinux context; None if it is not set.
     """
 
     name: str
@@ -154,7 +154,7 @@ def list_containers(pod: PodSecurity) -> Iterator[ContainerSecurity]:
             user=shared.run_as_user if own.run_as_user is None else own.run_as_user,
             non_root=bool(non_root),
             privileged=own.privileged,
-            # Kubernetes allows it by default.
+            # Kubernetes allows privilege escalation by default.
             escalates=own.allow_privilege_escalation is not False,
             read_only=own.read_only_root_filesystem,
             added=tuple(sorted(own.capabilities.add)),

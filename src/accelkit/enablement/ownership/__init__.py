@@ -1,1 +1,1 @@
-"""Ownership of the cards of a node by other operators, device plugins and DRA drivers, detected by their objects."""
+"""Detection of other operators, device plugins and DRA drivers that own the cards of a node."""

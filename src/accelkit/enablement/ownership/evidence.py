@@ -1,8 +1,8 @@
 """Owners of the cards of nodes, derived from objects by a pure function, with the evidence.
 
 Owners are determined independently for each vendor's cards. Resources that accelkit offers, and resources of dialects
-that the extender counts, do not indicate an owner. Marks of an owner that no longer exists, and resources of which a
-kubelet offers none, are leftovers.
+that the extender counts, do not indicate an owner. Marks of a removed owner, and resources that
+a kubelet reports with the amount 0, are leftovers.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class NodeOwner(msgspec.Struct, frozen=True):
     """An owner of a node's cards, or an earlier owner that left traces on the node.
 
     Attributes:
-        name: the name for programs.
-        title: the name for users.
+        name: the machine-readable name.
+        title: the name in messages.
         vendor: the vendor of the cards; empty if it is unknown and may be any vendor.
-        holds: what it owns: the driver or the cards.
+        holds: the part of the node that it owns: the driver or the cards.
         drives: whether it loads the driver, regardless of `holds`.
         sure: whether its presence is proven by data that tenants cannot write.
         state: whether it is present.
         gives: the resources that it currently offers to pods, such as `nvidia.com/gpu: 8`; empty for none.
         evidence: the evidence, as parts of a sentence.
-        release: how to release a node from this owner.
+        release: the instruction for releasing a node from this owner.
     """
 
     name: str
@@ -94,7 +94,7 @@ def find_owners(
     Args:
         cluster: the objects.
         counted: extended resources whose use by pods the extender counts, so that their plugin does not conflict.
-        table: the table of owners; accelkit's by default.
+        table: the table of owners; None for accelkit's own table.
 
     Returns:
         The sorted owners of each node; empty for a node without owners.
@@ -185,7 +185,7 @@ class _Findings:
                 name=owner.name,
                 title=owner.title,
                 vendor=key[1],
-                # An owner with no evidence other than a resource offers, or offered, cards.
+                # If a resource is the only evidence, the owner offers or offered cards.
                 holds=HeldPart.DRIVER if drives and not gives and HeldPart.CARDS not in drives else HeldPart.CARDS,
                 state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
@@ -205,7 +205,7 @@ class _Findings:
                         yield _Trace(owner, _vendor_of(owner, mark), mark.holds, text)
 
     def _list_given(self, devices: Mapping[str, int], others: Sequence[_Trace]) -> Iterator[tuple[_Trace, bool]]:
-        """Yield the current and former card resources with their owners, and whether any of the resource exists now."""
+        """Yield the current and former card resources with their owners, and whether the resource still exists."""
         for owner in self._owners.values():
             for driver in owner.drivers:
                 if devices.get(driver, 0):
@@ -217,7 +217,7 @@ class _Findings:
             if vendor is None:
                 continue
             now, of = allocatable.get(resource, "0"), capacity.get(resource, "0")
-            # A plugin with unhealthy cards is present. For a removed plugin, a kubelet sets both amounts to 0.
+            # A plugin is present even if all its cards are unhealthy. After its removal, the kubelet reports both as 0.
             text = f"{resource}: 0 of {of}" if now == "0" != of else f"{resource}: {now}"
             for owner in self._find_givers(vendor, others):
                 yield _Trace(owner, vendor, HeldPart.CARDS, text), {now, of} != {"0"}
@@ -259,7 +259,7 @@ def _count_devices(slices: Iterable[ResourceSlice]) -> dict[str, Counter[str]]:
 
 
 def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owner]) -> frozenset[str] | None:
-    """Return the owners that have a DaemonSet anywhere; None if that is unknown."""
+    """Return the owners that have a DaemonSet anywhere; None if the DaemonSets are unknown."""
     if daemon_sets is None:
         return None
     return frozenset(

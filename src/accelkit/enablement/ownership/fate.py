@@ -88,6 +88,6 @@ def _build(fate: Fate, reason: OwnershipReason, owners: Sequence[NodeOwner]) -> 
 
 
 def _describe(owner: NodeOwner) -> str:
-    subject = f"the {owner.holds} of its {owner.vendor} cards" if owner.vendor else "its cards, or their driver"
+    subject = f"the {owner.holds} for vendor {owner.vendor}" if owner.vendor else "its cards, or their driver"
     verb = "has left traces of" if owner.state is OwnerState.LEFT_OVER else "holds"
     return f"{owner.title} {verb} {subject} ({', '.join(owner.evidence)})"

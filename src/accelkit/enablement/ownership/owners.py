@@ -14,7 +14,7 @@ from accelkit.errors import ProfileError
 from accelkit.vendors.profiles import load_usable_profiles
 from accelkit.yaml import load_yaml
 
-# Stands for an unknown vendor of a mark: the mark applies to cards of every vendor.
+# The vendor of marks and owners whose vendor is unknown. They apply to cards of every vendor.
 ANY_VENDOR: Final = ""
 
 
@@ -56,14 +56,14 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A possible owner of the cards of a node.
 
     Attributes:
-        name: the name for programs.
-        title: the name for users, as part of a sentence.
+        name: the machine-readable name.
+        title: the name in messages, as part of a sentence.
         vendor: the vendor of its cards; ANY_VENDOR if its marks name the vendor, or the vendor is unknown.
         stays: whether its marks remain on nodes after it is removed.
         marks: labels and annotations of nodes; if several patterns match a key, the first one applies.
         drivers: the drivers of its ResourceSlices.
         daemon_sets: the labels of its DaemonSets.
-        release: how to release a node from this owner.
+        release: the instruction for releasing a node from this owner.
     """
 
     name: str
@@ -91,7 +91,7 @@ def load_owners() -> tuple[Owner, ...]:
 
 
 def parse_owners(text: str) -> tuple[Owner, ...]:
-    """Return a table from YAML.
+    """Return the table in a YAML text.
 
     Raises:
         ProfileError: the table is invalid.
@@ -99,9 +99,9 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
     try:
         found = msgspec.convert(load_yaml(text), tuple[Owner, ...])
     except msgspec.ValidationError as exc:
-        raise ProfileError(f"the table of owners is invalid: {exc}") from exc
+        raise ProfileError(f"cannot read the table of owners: {exc}") from exc
     if len({each.name for each in found}) != len(found):
-        raise ProfileError("the table of owners is invalid: two owners have the same name")
+        raise ProfileError("cannot read the table of owners: two owners have the same name")
     return found
 
 
@@ -117,7 +117,7 @@ def build_unknown_plugin(vendor: str) -> Owner:
     """Return the owner that represents a device plugin for which only the resource is known."""
     return Owner(
         name=f"{vendor}-cards",
-        title=f"a device plugin for cards of {vendor}",
-        release="exclude the node from its DaemonSet, by its nodeSelector or by the label that its operator reads",
+        title=f"a device plugin for {vendor} cards",
+        release="exclude the node from its DaemonSet, with its nodeSelector or with the label that its operator reads",
         vendor=vendor,
     )

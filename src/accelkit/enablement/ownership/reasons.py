@@ -1,4 +1,4 @@
-"""Reasons for decisions about nodes with other owners: codes for programs, next actions for administrators."""
+"""Reasons for decisions about nodes with other owners, with the next action for each reason."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ NEXT_ACTIONS: Final[dict[OwnershipReason, str]] = {
         "accelkit_adopt_nodes: true"
     ),
     "TwoOwners": (
-        "let one of them leave the node, and wait until its kubelet has set the resource to 0, after five minutes; "
-        "exclude the node by accelkit.io/share=false; or, if no pod requests both, name it in node_labels_coexisting"
+        "remove one of them from the node, and wait about five minutes until the kubelet sets its resource to 0; "
+        "exclude the node with accelkit.io/share=false; or, if no pod requests both, add it to node_labels_coexisting"
     ),
     "NodeAdopted": "no action is needed; the owner of the driver still loads and upgrades it",
     "LeftOverOfOwner": (
-        "no action is needed; to remove it, delete the label, the annotation or the key in the node's status"
+        "no action is needed; to remove the traces, delete the label, the annotation or the key in the node's status"
     ),
     "OwnersUnknown": (
-        "give the user that runs the playbooks the rights of playbooks/files/installer.yml, or name the nodes to share "
-        "anyway, with accelkit_adopt_nodes: true"
+        "grant the user that runs the playbooks the permissions of playbooks/files/installer.yml, or share nodes "
+        "anyway by listing them and setting accelkit_adopt_nodes: true"
     ),
 }

@@ -55,7 +55,7 @@ async def survey_owners(
 
     Args:
         api: an open client.
-        nodes: names of the nodes to decide about; empty for all nodes except those labelled not to be shared.
+        nodes: names of the nodes to judge; empty for all nodes except those whose label disables sharing.
         adopt: whether to adopt nodes whose owners currently offer no cards.
         coexisting: names of nodes that are shared even if other owners offer their cards.
         counted: extended resources whose use by pods the extender counts.
@@ -68,8 +68,8 @@ async def survey_owners(
     by_name = {node.metadata.name: node for node in listed}
     if unknown := sorted(set(nodes) - by_name.keys()):
         raise ConfigurationError(
-            f"there is no node {', '.join(unknown)}",
-            next_step=f"choose among {', '.join(sorted(by_name)) or 'no nodes'}",
+            f"cannot find node {', '.join(unknown)}",
+            next_step=f"choose from these nodes: {', '.join(sorted(by_name)) or 'none'}",
         )
     namespaces = await _list_if_allowed(api, _NAMESPACES, PartialObject)
     daemon_sets = await _list_if_allowed(api, _DAEMON_SETS, DaemonSet)

@@ -1,1 +1,1 @@
-"""Partitioning of a cluster: taints, roles and pools of nodes, which are recorded so that exactly these are removed."""
+"""Partitioning of a cluster: taints, roles and pools of nodes, with a record of the changes for their removal."""

@@ -1,8 +1,8 @@
 """Test of whether the API server adds the tolerations that pods need, with a pod that is never created.
 
 The admission plugin ExtendedResourceToleration adds a toleration for each extended resource that a pod requests, with
-the resource's name as the key. It is disabled by default. So a pod that requests one resource is sent as a dry run, and
-the response is read. The response also includes tolerations from webhooks and policies.
+the resource's name as the key. It is disabled by default. The test sends a pod that
+requests one resource as a dry run and reads the response, which also includes tolerations from webhooks and policies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from accelkit.kube.views.scheduling import SchedulingPod
 
 _DAEMON_SETS: Final = build_collection_path("apps/v1", "daemonsets")
 _NAME: Final = "accelkit-toleration-probe"
-# The status codes with which quotas, limits, policies and webhooks refuse a pod. Other errors say nothing about the
-# pod.
+# The status codes with which quotas, limits, policies and webhooks refuse a pod. Other errors are unrelated to
+# the pod.
 _REFUSED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -33,8 +33,8 @@ class Tolerance(msgspec.Struct, frozen=True):
     """The effects of the taints on pods.
 
     Attributes:
-        repelled: by resource, the keys of the taints that a pod with a request for the resource does not tolerate.
-        unknown: by resource, why the effect is unknown.
+        repelled: by resource, the keys of the taints that a pod which requests the resource does not tolerate.
+        unknown: by resource, the reason why the effect is unknown.
         intolerant: the objects that the taints exclude but should not exclude.
     """
 
@@ -59,7 +59,7 @@ async def check_tolerations(
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
         resources: the resources to test, each with one pod.
-        card_resources: the resources by which pods request cards.
+        card_resources: the resources with which pods request cards.
         namespace: the namespace of the test pods.
 
     Raises:

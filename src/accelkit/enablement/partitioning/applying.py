@@ -18,7 +18,7 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.keys import SHARE_LABEL, SHARED
 
-# Other clients rarely change a node's taints, so this many conflicts are not expected.
+# Other clients rarely change a node's taints, so more conflicts are not expected.
 _TRIES: Final = 5
 
 
@@ -30,7 +30,7 @@ class Partition(msgspec.Struct, frozen=True):
         tainted: names of the nodes with these taints; empty for all shared nodes.
         roles: names of nodes by role.
         pools: names of nodes by pool.
-        own_pods: accelkit's pods, for each of which at least one node must remain despite the taints.
+        own_pods: accelkit's pods, each of which must still fit on at least one node.
     """
 
     taints: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result, in check mode the expected one: the labels and taints of each changed node, before and after."""
+    """The labels and taints of each changed node, before and after; in check mode, the expected changes."""
 
     before: dict[str, tuple[str, ...]]
     after: dict[str, tuple[str, ...]]
@@ -59,14 +59,13 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
     Args:
         api: an open client.
         partition: the desired partition.
-        check: write nothing.
+        check: whether to skip all writes.
 
     Raises:
-        ConfigurationError: a node does not exist, is in two roles or pools, has another owner's label in place of a
-            desired one, or an unreadable record; or the taints leave no node for accelkit's own pods. No node was
-            changed.
+        ConfigurationError: a node does not exist, is in two roles or pools, has a label or record that
+            conflicts with the partition; or the taints leave no node for accelkit's own pods. No node was changed.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not respond; or it refused a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it refused the write of a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     nodes = {node.metadata.name: node for node in listed}
@@ -80,7 +79,7 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
         raise refuse(*conflicts)
     if stranded := find_stranded(partition.own_pods, listed, keys=partition.taints, tainted=tainted):
         keys, names = ", ".join(partition.taints), ", ".join(map(str, stranded))
-        text = f"taints of {keys} on {', '.join(tainted)} leave no node for {names}"
+        text = f"taints with the keys {keys} on {', '.join(tainted)} leave no node for {names}"
         raise refuse(Conflict("NoNodeLeft", text))
     return await _write(
         api, changes, lambda node: plan_change(node, desired_nodes[node.metadata.name]), tainted, check=check
@@ -93,12 +92,12 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
     Raises:
         ConfigurationError: the record of a node cannot be read; all other nodes were written.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not respond; or it refused a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it refused the write of a node, and all other nodes were written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, DesiredNode()) for node in listed if is_recorded(node)}
     removed = await _write(api, changes, plan_change, (), check=check)
-    # The error is raised last: a kubelet may write the record of its node, which must not block the others.
+    # The error is raised last, because a kubelet may write the record of its node, and must not block other nodes.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise refuse(*conflicts)
     return removed

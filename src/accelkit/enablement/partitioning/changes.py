@@ -1,9 +1,9 @@
-"""The smallest change that gives a node its desired labels and taints, or removes them.
+"""Computation of the smallest change that adds the desired labels and taints to a node, or removes earlier ones.
 
 The annotation `accelkit.io/partitioning` records the labels and taints that accelkit wrote, in the same request. Other
-labels and taints do not belong to accelkit. A label that already has the desired value, or a taint with the desired key
-and effect, is used, and a different value is never overwritten. A value that was changed later belongs to the client
-that changed it.
+labels and taints do not belong to accelkit. If a label already has the
+desired value, or a taint the desired key and effect, it is left unchanged. Different values are never overwritten. A
+value that another client changed later belongs to that client.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _VERSION: Final = 1
-# A kubelet may write the annotation of its node, so keys that accelkit never writes are ignored.
+# A kubelet may write its node's annotation, so keys that accelkit never writes are ignored.
 _OUR_LABELS: Final = frozenset({ROLE_LABEL, POOL_LABEL})
 _NOTHING: Final = DesiredNode()
 
 
 class _Spec(msgspec.Struct):
-    # The taints have all fields, such as the time at which evictions begin, because the list is written as a whole.
+    # The taints keep all fields, such as `timeAdded`, because the list is replaced as a whole.
     taints: list[dict[str, str]] | None = None
 
 
@@ -54,7 +54,7 @@ class Change(msgspec.Struct, frozen=True):
         before: the items on the node that are desired or recorded, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`,
             sorted.
         after: the same items after the change.
-        conflicts: labels of other owners in place of desired ones, or an unreadable record.
+        conflicts: labels whose values belong to other clients, or an unreadable record.
     """
 
     patch: dict[str, Any]
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
-    """Return the change after which a node has its desired labels and taints, and no earlier ones from accelkit."""
+    """Return the change that adds the desired labels and taints, and removes accelkit's earlier ones."""
     name, present, taints = node.metadata.name, node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
@@ -110,7 +110,7 @@ def _build_patch(
     former = (node.metadata.annotations or {}).get(PARTITIONING_ANNOTATION)
     if not labels and taints == node.taints and text == former:
         return {}
-    # Changes by other clients between reading and writing are not overwritten.
+    # The resource version prevents overwriting concurrent changes by other clients.
     metadata: dict[str, Any] = {"resourceVersion": node.metadata.resource_version}
     if labels:
         metadata["labels"] = labels
@@ -123,7 +123,7 @@ def _build_patch(
 
 
 def _find_owned(node: TaintedNode) -> tuple[dict[str, str], tuple[str, ...]] | None:
-    """Return the recorded labels and keys of taints that are unchanged; None if the record is unreadable."""
+    """Return the recorded labels and taint keys that are unchanged; None if the record is unreadable."""
     text = (node.metadata.annotations or {}).get(PARTITIONING_ANNOTATION)
     try:
         record = msgspec.json.decode(text or '{"version": 1}', type=_Record)

@@ -12,7 +12,7 @@ from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 
 # This value distinguishes accelkit's taints from other taints with the same key. Tolerations match only the key.
 TAINT_VALUE: Final = "accelkit"
-# With NoSchedule, running pods stay. NoExecute would evict them, and is never used.
+# NoSchedule does not affect running pods. NoExecute would evict them, so it is never used.
 TAINT_EFFECT: Final = "NoSchedule"
 
 
@@ -36,7 +36,7 @@ def build_desired_nodes(
     roles: Mapping[str, Collection[str]] | None = None,
     pools: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, DesiredNode]:
-    """Return the desired state of each known node; it is empty for a node that the settings do not name.
+    """Return the desired state of each known node; it is empty for nodes that the settings do not list.
 
     Args:
         known: names of all nodes.
@@ -58,6 +58,6 @@ def build_desired_nodes(
                 if former != value:
                     raise refuse(Conflict("TwoRoles", f"node {name} has both {key}={former} and {key}={value}"))
     if unknown := sorted(named - {*known}):
-        raise refuse(Conflict("UnknownNode", f"there is no node {', '.join(unknown)}"))
+        raise refuse(Conflict("UnknownNode", f"cannot find node {', '.join(unknown)}"))
     keys = tuple(sorted({*taints}))
     return {name: DesiredNode(labels[name], keys if name in tainted else ()) for name in sorted(known)}

@@ -1,4 +1,4 @@
-"""Reasons that prevent a partition: codes for programs, next actions for administrators."""
+"""Reasons that prevent a partition, with the next action for each reason."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ PartitionReason = Literal[_SettingReason, _ConflictReason, _PodReason]
 NEXT_ACTIONS: Final[dict[PartitionReason, str]] = {
     "LabelOfAnother": "remove that label, which accelkit did not write, or exclude the node from accelkit_partitioning",
     "RecordUnreadable": (
-        "use the version of accelkit that wrote it; or delete the annotation, after which accelkit does not know which "
-        "labels and taints it wrote"
+        "use the version of accelkit that wrote it; or delete the annotation, and remove the labels and taints that "
+        "accelkit wrote manually"
     ),
-    "TwoRoles": "name each node in one role and in one pool of accelkit_partitioning",
+    "TwoRoles": "list each node in only one role and one pool of accelkit_partitioning",
     "UnknownNode": "correct the name in accelkit_partitioning (kubectl get nodes)",
     "NotPartitioned": "run site.yml",
     "NoNodeLeft": (
-        "name fewer nodes in hard.nodes of accelkit_partitioning, or add to these settings a toleration of each taint: "
+        "list fewer nodes in hard.nodes of accelkit_partitioning, or add a toleration of each taint to these settings: "
         "{key: RESOURCE, operator: Exists, effect: NoSchedule}"
     ),
     "ObjectOfAnother": "choose another name in accelkit_partitioning, or delete the object if it is not needed",
     "SharesRepelled": (
-        "let the API server's admission plugin ExtendedResourceToleration add tolerations "
-        "(--enable-admission-plugins), or write into these pods: tolerations: "
+        "enable the API server's admission plugin ExtendedResourceToleration "
+        "(--enable-admission-plugins), or add to these pods: tolerations: "
         "[{key: KEY, operator: Exists, effect: NoSchedule}]"
     ),
     "AdmissionUnknown": (
-        "find out why the pod is refused; until then, assume that pods must have the tolerations themselves: "
+        "find out why the pod is refused; until then, add the tolerations to all pods that request cards: "
         "[{key: KEY, operator: Exists, effect: NoSchedule}]"
     ),
     "TolerationMissing": (
-        "add to its pods: tolerations: [{key: KEY, operator: Exists, effect: NoSchedule}]; running pods stay, but a "
-        "new pod would not be scheduled to the node"
+        "add to its pods: tolerations: [{key: KEY, operator: Exists, effect: NoSchedule}]; running pods are not "
+        "affected, but new pods cannot be scheduled to the node"
     ),
 }
 
@@ -52,5 +52,5 @@ class Conflict(NamedTuple):
 
 
 def refuse(*conflicts: Conflict) -> ConfigurationError:
-    """Return the error for conflicts, with the next action for the first of them."""
+    """Return the error for conflicts, with the next action for the first conflict."""
     return ConfigurationError("; ".join(map(str, conflicts)), next_step=NEXT_ACTIONS[conflicts[0].reason])

@@ -1,6 +1,6 @@
-"""Check that accelkit's own pods can be scheduled despite the taints of a hard partition: a pure function.
+"""Check of whether accelkit's own pods can be scheduled despite the taints of a hard partition: a pure function.
 
-Running pods stay on their nodes, so a missing node is noticed only when a pod is created again and then stays pending.
+Running pods remain on their nodes, so a missing node would be noticed only when a replacement pod remains pending.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class OwnPods(msgspec.Struct, frozen=True):
     """Pods that need at least one node.
 
     Attributes:
-        name: the name for users, for example `the extender`.
+        name: the name in messages, for example `the extender`.
         setting: the variable that sets their tolerations.
-        spec: their constraints on nodes.
+        spec: the scheduling constraints of the pods.
     """
 
     name: str
@@ -41,7 +41,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
     """Return pods from the settings.
 
     Raises:
-        ConfigurationError: tolerations, node selector or affinity are not valid in Kubernetes.
+        ConfigurationError: the tolerations, node selector or affinity are invalid.
     """
     found = []
     for each in given:
@@ -57,7 +57,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
 def find_stranded(
     pods: Iterable[OwnPods], nodes: Sequence[TaintedNode], *, keys: Collection[str], tainted: Collection[str]
 ) -> list[OwnPods]:
-    """Return the pods for which these taints leave no node, except those that already have no node.
+    """Return the pods that these taints exclude from all nodes, except pods that already fit on no node.
 
     Args:
         pods: the pods to place.

@@ -1,8 +1,8 @@
 """Pods and DaemonSets that the taints of a hard partition exclude but should not exclude: a pure function.
 
 DaemonSets whose selector and affinity allow pods on a tainted node should tolerate its taints, because nodes need them.
-Pods that request one of the resources should tolerate all taints, because otherwise no node with cards remains for
-them. The result is only reported, because tenants may write these objects.
+Pods that request one of the resources should tolerate all taints, because otherwise they fit on no node
+with cards. The result is only reported, because tenants may write these objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
 from accelkit.kube.scheduling.node_rules import tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
-# The maximum number of objects of one kind in a report.
+# The maximum number of objects per kind in a report.
 MOST_LISTED: Final = 50
 
 
@@ -59,7 +59,7 @@ def find_intolerant(
         nodes: all nodes.
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
-        resources: the resources by which pods request cards.
+        resources: the resources with which pods request cards.
     """
     facts = NodeFacts()
     # Other taints on the nodes are ignored.

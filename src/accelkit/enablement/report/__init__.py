@@ -1,1 +1,1 @@
-"""The stage report as a value, and its text, files and exit code."""
+"""The stage report: its values, formats and exit code."""

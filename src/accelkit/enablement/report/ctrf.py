@@ -1,6 +1,6 @@
-"""The report in the Common Test Report Format (CTRF), JSON: a test for each stage on each node; schema at ctrf.io.
+"""The report in the Common Test Report Format (CTRF, schema at ctrf.io), with a test for each stage on each node.
 
-Stale and unknown are `other`, because CTRF has no status for them; `rawStatus` has the original outcome.
+The outcomes stale and unknown become `other`, because CTRF has no status for them; `rawStatus` keeps the outcome.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formats of the report, under the names that the options use."""
+"""Formats of the report, with the names that options use."""
 
 from __future__ import annotations
 

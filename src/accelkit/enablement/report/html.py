@@ -1,7 +1,7 @@
 """The report as one self-contained page, for e-mail, CI artifacts and air-gapped networks.
 
-All texts from other sources are escaped. A content security policy in the page allows only the page's own style and
-script, which it identifies by hash.
+All texts from other sources are escaped. A content security policy allows only the page's own style and script,
+identified by hash.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _draw_to_do(report: StageReport) -> str:
         if each.outcome is not Outcome.SKIPPED
     )
     drawn += "".join(f"<li>{escape(sentence)}</li>" for sentence in describe_accounting(report))
-    return f"<ol>{drawn}</ol>" if drawn else "<p>Nothing: each stage passed, or is not needed.</p>"
+    return f"<ol>{drawn}</ol>" if drawn else "<p>No action is needed: each stage passed or was skipped.</p>"
 
 
 def _draw_nodes(problem: StageProblem, numbers: Mapping[str, int]) -> str:
@@ -105,10 +105,10 @@ def _draw_detail(node: NodeReport, number: int, cell: Cell) -> str:
     found_at = datetime.fromtimestamp(cell.found_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if cell.found_at else ""
     terms = {
         "Evidence": cell.evidence,
-        "Next": cell.next_action,
-        "Because of": cell.because.value if cell.because else "",
+        "Next action": cell.next_action,
+        "Cause": cell.because.value if cell.because else "",
         "Found": found_at,
-        "Took": f"{cell.seconds:.1f} s" if cell.seconds else "",
+        "Duration": f"{cell.seconds:.1f} s" if cell.seconds else "",
     }
     listed = "".join(f"<dt>{term}</dt><dd>{escape(text)}</dd>" for term, text in terms.items() if text)
     return (

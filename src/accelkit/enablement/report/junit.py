@@ -1,7 +1,7 @@
 """The report as JUnit XML, which CI systems display: a suite for each node, a case for each stage.
 
-A failed stage is a failure. A stale or unknown one is an error, because the stage was not tested and must not appear as
-passed.
+A failed stage is a failure. A stale or unknown stage is an error, because it was not tested and must not be displayed
+as passed.
 """
 
 from __future__ import annotations

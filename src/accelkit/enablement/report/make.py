@@ -1,7 +1,7 @@
 """Creation of the report of a cluster from the facts about its nodes.
 
-The texts in results come from annotations, pods and objects with other writers, so they are shortened and cleaned here,
-once for all formats. Each format escapes its own special characters.
+The texts in results come from annotations, pods and objects with other writers, so this module shortens
+and cleans them for all formats. Each format escapes its own special characters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_report(cluster: ClusterFacts, *, server: str, context: str = "", now: f
     Args:
         cluster: the facts about the cluster.
         server: the URL of the API server.
-        context: the context of the kubeconfig, if there is one.
+        context: the context of the kubeconfig; empty if no kubeconfig is used.
         now: Unix seconds.
     """
     nodes = [] if isinstance(cluster.nodes, Unread) else list(_judge_all(cluster, now))
@@ -79,13 +79,13 @@ def _judge_all(cluster: ClusterFacts, now: float) -> list[NodeReport]:
 
 
 def _report_absent(name: str, cluster: ClusterFacts, now: float) -> NodeReport:
-    """Return the report for a named node that the API server does not return."""
+    """Return the report for a requested node that the API server does not return."""
     if isinstance(cluster.nodes, Unread):
         outcome, reason = Outcome.UNKNOWN, StageReason.NODES_UNREAD
         evidence = f"the nodes cannot be listed: {cluster.nodes.why}"
     else:
         outcome, reason = Outcome.FAIL, StageReason.NODE_MISSING
-        evidence = "the API server has no node of this name"
+        evidence = "the cluster has no node with this name"
     first = StageResult(
         outcome, reason, evidence, NEXT_ACTIONS[reason].format(node=name, namespace=cluster.namespace), now
     )
@@ -99,7 +99,7 @@ def _report_node(name: str, state: NodeState, results: Mapping[Stage, StageResul
 
 
 def _make_cell(stage: Stage, result: StageResult, because: Stage | None) -> Cell:
-    # A writer of the annotation may omit the reason, or write any text.
+    # A client that writes the annotation may omit the reason or write any text.
     reason = result.reason if _REASON.fullmatch(result.reason) else _UNNAMED
     return Cell(
         stage=stage,

@@ -1,4 +1,4 @@
-"""Results of stages that did not pass, grouped by cause, the worst first, without the stages that they blocked."""
+"""Results of stages that did not pass, grouped by cause, worst first, without the stages that they blocked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED_NODES: Final = 8
 
 
 class StageProblem(msgspec.Struct, frozen=True):
-    """One result of a stage that several nodes share; `nodes` contains their names, sorted."""
+    """A result of a stage that applies to one or more nodes; `nodes` contains their sorted names."""
 
     stage: Stage
     outcome: Outcome
@@ -35,12 +35,13 @@ class StageProblem(msgspec.Struct, frozen=True):
 
 
 ACCOUNTING_STEP: Final = (
-    "check with `accelkit audit` whether it lasts; the runbook of AccelkitLedgerDivergence lists the next steps"
+    "check with `accelkit audit` whether the problem persists; the runbook of AccelkitLedgerDivergence lists the next "
+    "steps"
 )
 
 
 def describe_accounting(report: StageReport) -> list[str]:
-    """Return a sentence for each accounting fault, and for each comparison that was not possible."""
+    """Return a sentence for each accounting fault."""
     found = report.accounting
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""The report for a terminal: counts by stage, a row for each node, and each fault once with its nodes."""
+"""The report for a terminal: counts by stage, a row for each node, and each fault with its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.enablement.report.problems import ACCOUNTING_STEP, list_problems
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
-# The words are understandable without colours. Capital letters mark failures.
+# The words are distinguishable without colours. Failures are in capital letters.
 _WORDS: Final = {
     Outcome.PASS: "pass",
     Outcome.SKIPPED: "skip",
@@ -78,7 +78,9 @@ def _draw_accounting(found: Accounting) -> Iterator[Text]:
         yield Text(f"      {ACCOUNTING_STEP}", style="bright_black")
     if found.notes:
         count = len(found.notes)
-        noted = f"{count} note{'' if count == 1 else 's'} on comparisons that were not possible: see `accelkit audit`"
+        noted = (
+            f"{count} note{'' if count == 1 else 's'} about comparisons that were not possible: see `accelkit audit`"
+        )
         yield Text(f"      {noted}", style="bright_black")
 
 

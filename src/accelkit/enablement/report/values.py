@@ -1,4 +1,4 @@
-"""The stage report as a value: the result of each stage on each node, and the summary."""
+"""The values of the stage report: the result of each stage on each node, and the summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     Attributes:
         because: the stage that caused this one to be skipped; None if it was not skipped.
-        found_at: when the result was found, in Unix seconds.
+        found_at: the time of the result in Unix seconds.
         seconds: the duration of the check.
         state: the state of the node for which the result holds; None if it was judged from current facts.
     """
@@ -46,7 +46,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of its stages."""
+        """The worst outcome of the node's stages."""
         return find_worst(cell.outcome for cell in self.stages)
 
 
@@ -64,7 +64,7 @@ class Accounting(msgspec.Struct, frozen=True):
         outcome: `fail` if there are differences, `unknown` if no comparison was possible.
         differences: the differences between ledger, assignments, kubelets and cards.
         notes: the comparisons that were not possible.
-        problem: why no comparison was possible.
+        problem: the reason why no comparison was possible; empty if comparisons were possible.
     """
 
     outcome: Outcome
@@ -74,7 +74,7 @@ class Accounting(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The differences, each with its kind, or the problem."""
+        """The problem, or the differences with their kinds."""
         if self.problem:
             return (f"unknown: {self.problem}",)
         return tuple(f"{each.kind}: {each.message}" for each in self.differences)
@@ -86,7 +86,7 @@ class StageReport(msgspec.Struct, frozen=True):
     Attributes:
         server: the URL of the API server.
         accelkit: the version of accelkit that created the report.
-        made_at: when the report was created, in Unix seconds.
+        made_at: the creation time of the report in Unix seconds.
         outcome: the worst outcome.
         exit_code: 0, 3 or 4.
         summary: the stages in order.
@@ -108,7 +108,7 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; `pass` if there are none, or only passed and skipped ones."""
+    """Return the worst outcome; `pass` if there are no outcomes, or if some passed and the rest were skipped."""
     found = set(outcomes)
     worst = max(found, key=_ORDER.index, default=Outcome.PASS)
     return Outcome.PASS if worst is Outcome.SKIPPED and Outcome.PASS in found else worst

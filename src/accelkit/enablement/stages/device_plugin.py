@@ -1,6 +1,7 @@
 """The stage `device-plugin`: the agent runs on the node, and its kubelet offers the advertised resources.
 
-Allocatable resources decide. Capacity stays for minutes after a plugin has stopped, and includes unhealthy devices.
+The stage uses allocatable resources, because capacity includes unhealthy devices, and remains for minutes after a
+plugin has stopped.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ def judge_device_plugin(facts: NodeFacts) -> StageResult:
         reason = StageReason.NOTHING_ALLOCATABLE if known else StageReason.NOT_ADVERTISED
         return failed(facts, reason, _describe_absent(facts, absent))
     next_unit = facts.cards.next_unit_bytes
-    later = f"; it waits for pods to end before it uses the unit {format_unit(next_unit)}" if next_unit else ""
+    later = f"; after the current pods end, it will use the unit {format_unit(next_unit)}" if next_unit else ""
     return passed(f"{agent.description}; allocatable: {', '.join(offered)}{later}")
 
 
 def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
-    """Return the resources that the kubelet offers, as `NAME: AMOUNT`, and those that are missing."""
+    """Return the resources that the kubelet offers, as `NAME: AMOUNT`, and the missing resources."""
     allocatable = facts.node.status.allocatable or {}
     native = load_own_dialect("native").resources
     advertised = read_advertised(facts.node)
     names = sorted({native.memory, native.cards, *advertised})
     offered = [f"{name}: {allocatable[name]}" for name in names if allocatable.get(name, "0") != "0"]
     if advertised:
-        # An agent serves one dialect. Dialects that it previously served stay listed while the node has their
+        # An agent serves one dialect. Dialects that it served earlier remain listed while the node has their
         # resources.
         return offered, [] if offered else sorted(advertised)
     expected = [native.cards]
@@ -67,7 +68,7 @@ def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
 def _describe_absent(facts: NodeFacts, absent: list[str]) -> str:
     capacity, withheld = facts.node.status.capacity or {}, facts.cards.withheld or ()
     problems = dict.fromkeys(absent, "is not registered")
-    problems |= {name: f"is allocatable 0 of a capacity of {capacity[name]}" for name in absent if name in capacity}
+    problems |= {name: f"has 0 allocatable of a capacity of {capacity[name]}" for name in absent if name in capacity}
     because = f"is withheld, because the ConfigMap {MANAGED_RESOURCES_NAME} does not list it; run site.yml"
     problems |= {name: because for name in absent if name in withheld}
     return "; ".join(f"{name} {problem}" for name, problem in problems.items())

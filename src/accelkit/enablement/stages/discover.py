@@ -1,4 +1,4 @@
-"""The stage `discover`: the node exists, its kubelet reports, and its agent has published the cards it found."""
+"""The stage `discover`: the node exists, its kubelet is ready, and its agent has published its cards."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ def judge_discover(facts: NodeFacts) -> StageResult:
         return left_out
     ready = facts.node.ready
     if ready is None or ready.status != "True":
-        problem = "never reported readiness" if ready is None else f"is not ready: {ready.message or ready.reason}"
+        problem = "has never reported readiness" if ready is None else f"is not ready: {ready.message or ready.reason}"
         return unknown(
-            facts, StageReason.NODE_NOT_READY, f"its kubelet {problem.rstrip('.')}; other data about it may be old"
+            facts,
+            StageReason.NODE_NOT_READY,
+            f"its kubelet {problem.rstrip('.')}; other data about the node may be outdated",
         )
     return _judge_inventory(facts, facts.inventory)
 
 
 def _judge_inventory(facts: NodeFacts, inventory: Inventory | InventoryError | None) -> StageResult:
     if inventory is None:
-        return unknown(facts, StageReason.INVENTORY_MISSING, "its agent has published no inventory")
+        return unknown(facts, StageReason.INVENTORY_MISSING, "its agent has not published an inventory")
     if isinstance(inventory, InventoryError):
         return unknown(facts, StageReason.INVENTORY_UNREADABLE, inventory.message)
     if not inventory.cards:
-        return failed(facts, StageReason.NO_CARDS, "its agent found no card")
+        return failed(facts, StageReason.NO_CARDS, "its agent found no cards")
     if more := "; ".join(_list_higher_counts(facts, inventory)):
         return failed(facts, StageReason.CARDS_MISSING, more)
     return passed(_describe_cards(inventory))
@@ -51,7 +53,7 @@ def _judge_sharing(facts: NodeFacts) -> StageResult | None:
     state = "is missing" if label is None else f"is {label!r}"
     owner = f"; {facts.holders.cards} manages the node" if facts.holders.cards else ""
     evidence = f"its label accelkit.io/share {state}{owner}"
-    # A user who names a node wants it shared, unless its label forbids that.
+    # A node that the user requested must be shared, unless its label disables sharing.
     required = facts.named and label is None
     return (
         failed(facts, StageReason.NOT_SHARED, evidence)

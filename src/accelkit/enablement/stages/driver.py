@@ -13,7 +13,7 @@ from accelkit.texts import count_cards
 
 
 def judge_driver(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards have their vendors' driver; the evidence names its source."""
+    """Judge whether the cards have their vendors' drivers; the evidence contains the source of the drivers."""
     fault = find_driver_fault(facts.cards)
     return passed(describe_source(facts)) if fault is None else _build_result(facts, fault)
 

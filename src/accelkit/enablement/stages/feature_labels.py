@@ -16,10 +16,12 @@ def judge_feature_labels(facts: NodeFacts) -> StageResult:
     present = facts.node.metadata.labels or {}
     written = read_label_record(facts.node)
     if not written and facts.node.find_annotation(LABELS_ANNOTATION) not in (None, "{}"):
-        return unknown(facts, StageReason.LABELS_UNREADABLE, "its record of labels cannot be read")
+        return unknown(facts, StageReason.LABELS_UNREADABLE, "its record of written labels cannot be read")
     expected = {CARD_COUNT_LABEL, *written}
     if missing := sorted(expected - present.keys()):
-        return failed(facts, StageReason.LABEL_MISSING, f"of {len(expected)} labels it lacks {list_some(missing)}")
+        return failed(
+            facts, StageReason.LABEL_MISSING, f"of {len(expected)} labels, these are missing: {list_some(missing)}"
+        )
     others = sorted(key for key, value in written.items() if present[key] != value)
     also = f"; another program changed the value of {list_some(others, most=3)}" if others else ""
     return passed(f"it has all {len(expected)} labels{also}")

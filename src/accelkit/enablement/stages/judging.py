@@ -1,4 +1,4 @@
-"""Judgement of all stages of a node. A stage is judged only if all stages that it needs have passed."""
+"""Judgement of all stages of a node. A stage is judged only if all stages that it depends on have passed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
 
     Args:
         facts: the facts about the node.
-        now: the current time in Unix seconds, which is the time of results from current facts.
+        now: the current time in Unix seconds, which is recorded for results from current facts.
     """
     results: dict[Stage, StageResult] = {}
     for stage in Stage:
@@ -53,7 +53,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
 
 
 def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | None:
-    """Return the first stage that this one needs and that itself did not pass; None if all passed."""
+    """Return the first stage that this stage depends on and that did not pass; None if all passed."""
     for need in NEEDS[stage]:
         if (cause := find_cause(need, results)) is not None:
             return cause
@@ -64,6 +64,6 @@ def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | No
 
 def skip_for(cause: Stage, result: StageResult) -> StageResult:
     """Return the result of a stage that was skipped because of another stage."""
-    evidence = f"{cause} did not pass: it is {result.outcome}{f' ({result.reason})' if result.reason else ''}"
+    evidence = f"{cause} did not pass: its outcome is {result.outcome}{f' ({result.reason})' if result.reason else ''}"
     reason = StageReason.NEED_NOT_PASSED
     return StageResult(Outcome.SKIPPED, reason, shorten(evidence, MAX_EVIDENCE), NEXT_ACTIONS[reason])

@@ -1,7 +1,7 @@
-"""The stage `kernel-cache-check`: the cache agent runs on the node, and the administrator's caches are ready there.
+"""The stage `kernel-cache-check`: the cache agent runs on the node, and the administrator's caches are ready.
 
-A user who may edit a namespace can specify an unusable image. So namespaced caches are only counted and cannot make a
-node fail.
+A user who may edit a namespace can specify an unusable image. Therefore, namespaced caches are counted but
+not judged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def judge_kernel_caches(facts: NodeFacts) -> StageResult:
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
     agent = find_program_pod(pods)
-    # The resource definitions alone belong to another system or remain from an earlier installation.
+    # Resource definitions without agents belong to another system or to an earlier installation.
     if agent.state is PodState.MISSING and not facts.caches:
-        return skipped(facts, StageReason.NOT_INSTALLED, "no agent of kernel caches is on this node")
+        return skipped(facts, StageReason.NOT_INSTALLED, "this node has no cache agent")
     if agent.state is not PodState.READY:
         return failed(facts, StageReason.CACHE_AGENT_NOT_READY, f"the cache agent: {agent.description}")
     return _judge_reports(facts, facts.caches, agent.description)
@@ -46,7 +46,7 @@ def _judge_reports(facts: NodeFacts, caches: Sequence[CacheNode], agent: str) ->
         return failed(facts, StageReason.CACHE_NOT_READY, list_some(faults, most=3))
     others = sum(len(each.status.caches) for each in caches if each.metadata.namespace)
     own = sum(len(each.status.caches) for each in reports)
-    return passed(f"{agent}; none of {own} caches of the cluster failed, {others} of namespaces are not judged")
+    return passed(f"{agent}; none of {own} cluster caches failed; {others} namespaced caches are not judged")
 
 
 def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
 
 
 def _find_fault(conditions: Sequence[Condition]) -> Condition | None:
-    """Return the permanent failure of a digest. A digest that is in progress, or is for other cards, has not failed."""
+    """Return the permanent failure of a digest. Digests in progress and digests for other cards have not failed."""
     for each in conditions:
         if each.type == ConditionType.DEGRADED and each.status == "True":
             return each

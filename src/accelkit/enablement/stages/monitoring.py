@@ -24,7 +24,7 @@ def judge_monitoring(facts: NodeFacts) -> StageResult:
         return unknown(facts, StageReason.MONITORING_UNREAD, evidence)
     metrics = monitoring.agents.get(facts.name, Unread("its agent was not ready"))
     if isinstance(metrics, NotServed):
-        return skipped(facts, StageReason.METRICS_OFF, f"{monitoring.by} exists, and its agent serves no metrics")
+        return skipped(facts, StageReason.METRICS_OFF, f"{monitoring.by} exists, but the node agent serves no metrics")
     if isinstance(metrics, Unread):
         return unknown(facts, StageReason.METRICS_UNREAD, f"its agent's metrics cannot be read: {metrics.why}")
     return _judge_metrics(facts, metrics, monitoring.by)
@@ -33,6 +33,6 @@ def judge_monitoring(facts: NodeFacts) -> StageResult:
 def _judge_metrics(facts: NodeFacts, metrics: AgentMetrics, by: str) -> StageResult:
     cards = facts.cards.cards
     if missing := sorted(card.id for card in cards if card.id not in metrics.cards):
-        evidence = f"its agent serves {metrics.series} series, but none of {list_some(missing, most=3)}"
+        evidence = f"its agent serves {metrics.series} series, but none for {list_some(missing, most=3)}"
         return failed(facts, StageReason.METRICS_MISSING, evidence)
-    return passed(f"{by} configures scraping; its agent serves {metrics.series} series of {count_cards(len(cards))}")
+    return passed(f"{by} configures scraping; its agent serves {metrics.series} series for {count_cards(len(cards))}")

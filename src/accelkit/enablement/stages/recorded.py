@@ -1,6 +1,6 @@
-"""The stages `plugin-check` and `extender-check`, which run check pods: their last results are read from the node.
+"""The stages `plugin-check` and `extender-check`, which run check pods and record their last results on the node.
 
-Only the Node object is read. A result without the state for which it holds proves nothing.
+Only the Node object is read. A result without the state of the node is stale.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from accelkit.model.stage import Outcome, Stage, StageResult, judge_recorded
 
 
 def judge_plugin_check(facts: NodeFacts) -> StageResult:
-    """Judge whether a pod got a share on the node and could use it."""
+    """Judge whether a check pod received a share on the node and could use the share."""
     return _judge(facts, Stage.PLUGIN_CHECK)
 
 
 def judge_extender_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the extender placed that pod, and whether the ledger and the kubelet agree about it."""
+    """Judge whether the extender placed the check pod, and whether the ledger and the kubelet agree about the pod."""
     return _judge(facts, Stage.EXTENDER_CHECK)
 
 
@@ -28,9 +28,11 @@ def _judge(facts: NodeFacts, stage: Stage) -> StageResult:
     if result is None:
         return unknown(facts, StageReason.NEVER_CHECKED, "no check has run on this node")
     if result.outcome is Outcome.SKIPPED:
-        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check skipped it: {result.evidence}")
+        return unknown(facts, StageReason.NEVER_CHECKED, f"the last check skipped this stage: {result.evidence}")
     if result.state is None:
         return stale(
-            facts, StageReason.STATE_CHANGED, f"the state of the node for which it was {result.outcome} is unknown"
+            facts,
+            StageReason.STATE_CHANGED,
+            f"the state of the node at the time of the result {result.outcome} is unknown",
         )
     return judge_recorded(result, facts.state)

@@ -1,7 +1,7 @@
 """The stage `runtime-hook`: the container runtime supports the responses from the agent.
 
-The agent responds with plain device nodes, which every runtime supports. If the host describes its cards through the
-Container Device Interface (CDI), the agent responds with their CDI names, which old runtimes do not support.
+The agent responds with plain device nodes, which every runtime supports. If the host has Container Device
+Interface (CDI) specifications of its cards, the agent responds with CDI names, which old runtimes do not support.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ def judge_runtime_hook(facts: NodeFacts) -> StageResult:
     listed = list_some(described)
     found = _RUNTIME.match(runtime)
     if found is None or found[1] not in _FIRST:
-        return passed(f"containers get {listed} by CDI from {runtime or 'a runtime that its kubelet does not name'}")
+        return passed(
+            f"containers get {listed} through CDI from {runtime or 'a runtime that its kubelet does not report'}"
+        )
     version = int(found[2]), int(found[3])
     if version < _FIRST[found[1]]:
-        evidence = f"the host describes {listed}, but {runtime} does not support CDI names"
+        evidence = f"the host has CDI specifications of {listed}, but {runtime} does not support CDI names"
         return failed(facts, StageReason.RUNTIME_WITHOUT_CDI, evidence)
     option = "" if version >= _BY_DEFAULT[found[1]] else ", if its option enable_cdi is true"
-    return passed(f"containers get {listed} by CDI from {runtime}{option}")
+    return passed(f"containers get {listed} through CDI from {runtime}{option}")

@@ -1,5 +1,5 @@
-"""Checks that run a pod on each node, which runs a computation with a share, and the judgement of its results.
+"""Checks of nodes with a pod that runs a computation with a share, and the judgement of the results.
 
-One check pod serves two stages. The evidence from its container and the devices that its kubelet allocated belong to
-the device plugin's stage. Its placement with an assignment and its entry in the ledger belong to the extender's stage.
+One check pod serves two stages. The stage of the device plugin uses the evidence from its container and the devices
+that the kubelet allocated. The stage of the extender uses its placement, its assignment and its entry in the ledger.
 """

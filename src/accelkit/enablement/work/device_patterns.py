@@ -1,7 +1,7 @@
-"""Device nodes and variables that identify the cards of a container, by the vendors' profiles.
+"""Device nodes and variables that identify the cards of a container, according to the vendors' profiles.
 
-Profiles have patterns such as `/dev/nvidia{minor}`. The container uses them to find its device nodes, and the judgement
-to derive the expected ones.
+Profiles have patterns such as `/dev/nvidia{minor}`. The check program uses them to find the device nodes of its
+container, and the judgement uses them to derive the expected device nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str,
 
 
 def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, str]) -> str:
-    """Return a sentence if a container's variable names a card other than its own; otherwise, an empty string.
+    """Return a sentence if a variable of a container identifies a different card; otherwise, an empty string.
 
     A variable that requires unknown properties of the card is ignored.
     """
@@ -50,15 +50,15 @@ def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, st
             continue
         expected, actual = pattern.format_map(facts), variables.get(name)
         if actual is None:
-            return f"it has no {name}, which names card {card.id} as {expected}"
+            return f"its {name} is missing; the value for card {card.id} is {expected}"
         if actual not in _ANSWERED and actual != expected:
-            return f"its {name} is {actual}, and that of card {card.id} is {expected}"
+            return f"its {name} is {actual}, but the value for card {card.id} is {expected}"
     return ""
 
 
 def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
     """Return a sentence if the vendor's device nodes are not those of the container's only card; otherwise, ""."""
-    # Simulated cards have no device nodes, and a file on the host may give device nodes other names.
+    # Simulated cards have no device nodes, and a file on the host may define other names for device nodes.
     if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
         return ""
     facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
@@ -66,13 +66,13 @@ def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
     for pattern in profile.card_nodes:
         found = [path for path in nodes if _compile(pattern).fullmatch(path)]
         if not _list_fields(pattern) <= facts.keys():
-            # It is unknown which card the node belongs to, but the number of nodes is known.
+            # The card of each device node is unknown, but the expected number of device nodes is known.
             if len(found) != 1:
-                return f"it has {len(found)} device nodes like {pattern}, and one card has one"
+                return f"it has {len(found)} device nodes that match {pattern}, but one card has only one"
             continue
         expected = pattern.format_map(facts)
         if expected not in found:
-            return f"it does not have {expected} of card {card.id}"
+            return f"it lacks {expected}, the device node of card {card.id}"
         if others := [path for path in found if path != expected]:
             return f"it has {', '.join(others)} in addition to {expected} of card {card.id}"
     return ""

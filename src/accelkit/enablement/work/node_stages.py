@@ -1,4 +1,4 @@
-"""Functions with which an installation runs, reads and removes the checks of a cluster's nodes."""
+"""Functions that run the checks of a cluster's nodes, and read or remove the results."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class StageRun:
     Attributes:
         results: the results of both checks, by node, sorted.
         worked: the nodes on which a check pod ran, or would run.
-        written: the nodes whose record changed or was removed; in check mode, those whose record will certainly change.
-        problems: by node, why its results could not be written.
+        written: the nodes whose record changed or was removed; in check mode, the nodes whose record will certainly
+            change.
+        problems: by node, the reason why its results could not be written.
         pods: the number of check pods that a removal has deleted, or would delete.
-        left: why check pods still exist after a removal; empty if none exist.
+        left: the reason why check pods still exist after a removal; empty if none exist.
     """
 
     results: Mapping[str, Results] = field(default_factory=dict)
@@ -62,16 +63,16 @@ async def run_stages(
         api: an open client.
         names: names of nodes; empty for all shared nodes.
         pods: the template of check pods.
-        ledger: returns the extender's ledger, or the reason why it is unreadable.
-        max_age_seconds: how long results for the same state are valid.
+        ledger: a function that returns the extender's ledger, or the reason why it is unreadable.
+        max_age_seconds: the time for which results for the same state are valid.
         at_once: the maximum number of pods at one time.
         check: whether to run no pods and write nothing, and only return the nodes that would be checked.
 
     Raises:
-        ConfigurationError: a named node does not exist.
-        ApiError: the API server did not respond, or refused a request. A refused write of one node's results is not an
-            error but that node's problem.
-        ServiceError: check pods could not be listed in time.
+        ConfigurationError: a requested node does not exist.
+        ApiError: the API server did not respond, or refused a request. If it refuses to write the results of a
+            node, `problems` contains the reason instead.
+        ServiceError: the check pods could not be listed within the time limit.
     """
     nodes = await _choose(api, names)
     now = time.time()
@@ -111,7 +112,7 @@ async def run_stages(
 async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:
     """Delete all check pods, and remove the results from all nodes.
 
-    A pod whose kubelet does not report its end does not block the rest of the removal.
+    If the kubelet of a pod does not confirm its deletion, the rest of the removal continues.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -166,8 +167,8 @@ async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNo
     nodes = await list_checked_nodes(api)
     if unknown_names := sorted(set(names) - nodes.keys()):
         raise ConfigurationError(
-            f"the cluster has no node {', '.join(unknown_names)}", next_step="list its nodes by `kubectl get nodes`"
+            f"cannot find node {', '.join(unknown_names)}", next_step="list the nodes with `kubectl get nodes`"
         )
-    # A node without cards has nothing to check, but a node whose cards are unknown does.
+    # Nodes without cards need no check, but nodes with unknown cards do.
     chosen = names or [name for name, node in nodes.items() if node.shared and (node.cards or node.problem)]
     return {name: nodes[name] for name in sorted(chosen)}

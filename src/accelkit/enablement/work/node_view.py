@@ -26,13 +26,13 @@ class CheckedNode:
 
     Attributes:
         state: the state for which the results of its checks hold.
-        shared: whether its label says that it is shared.
-        resource: the extended resource of memory that its agent advertises.
+        shared: whether its label enables sharing.
+        resource: the extended resource for memory that its agent advertises.
         capacity: its capacity of that resource; None if the kubelet does not report it.
         allocatable: its allocatable amount of that resource.
         unit_bytes: the size of one unit of the resource; 0 if it is unknown.
         cards: the cards by ID.
-        problem: why its cards are unknown; empty if they are known.
+        problem: the reason why its cards are unknown; empty if they are known.
         recorded: the annotation with the results of its stages; None if there is none.
     """
 
@@ -62,7 +62,7 @@ def view_node(node: Node) -> CheckedNode:
     """Return the data of a node that a check needs."""
     read = read_inventory(node)
     inventory = read if isinstance(read, Inventory) else None
-    unknown = read.message if isinstance(read, InventoryError) else "its agent has published no inventory"
+    unknown = read.message if isinstance(read, InventoryError) else "its agent has not published an inventory"
     resource = find_resource(node.find_annotation(ADVERTISED_ANNOTATION) or "")
     return CheckedNode(
         name=node.metadata.name,
@@ -79,10 +79,10 @@ def view_node(node: Node) -> CheckedNode:
 
 
 def find_resource(advertised: str) -> str:
-    """Return the extended resource by which pods request a node's memory.
+    """Return the extended resource with which pods request a node's card memory.
 
     Args:
-        advertised: the resources that its agent advertises, separated by commas; empty for accelkit's own.
+        advertised: the resources that its agent advertises, separated by commas; empty for accelkit's own resources.
     """
     named = {name.strip() for name in advertised.split(",")}
     memory = (dialect.resources.memory for dialect in load_usable_dialects() if dialect.advertised)

@@ -9,9 +9,9 @@ from accelkit.model.card import Health
 
 
 def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
-    """Return why a check pod would be pointless on a node; None if it can get a share there.
+    """Return the reason why a check pod cannot get a share on a node; None if it can.
 
-    Allocatable resources decide, because capacity includes unhealthy devices.
+    The decision uses allocatable resources, because capacity includes unhealthy devices.
 
     Args:
         node: the node.
@@ -22,14 +22,16 @@ def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
     if node.capacity is None:
         return failed("NotAdvertised", f"the kubelet of {node.name} offers no {node.resource}")
     if node.allocatable < 1:
-        return failed("NothingAllocatable", f"of {node.capacity} {node.resource} of {node.name} none is allocatable")
+        return failed(
+            "NothingAllocatable", f"none of the {node.capacity} {node.resource} of {node.name} are allocatable"
+        )
     if counted is not None and has_no_free_share(node, counted):
-        return unknown("NoFreeShare", f"no card of {node.name} has one unit of {node.resource} free")
+        return unknown("NoFreeShare", f"no card of {node.name} has a free unit of {node.resource}")
     return None
 
 
 def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
-    """Return whether, according to the ledger, no card has room for one more smallest share."""
+    """Return whether the ledger contains no card with enough free memory for the smallest share."""
     unit_bytes = counted.unit_bytes or node.unit_bytes
     return not any(
         card.known

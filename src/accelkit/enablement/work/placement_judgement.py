@@ -17,7 +17,7 @@ from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
 
-# kube-scheduler's messages if the host is full, rather than its cards.
+# The messages of kube-scheduler if the host, not its cards, lacks resources.
 _HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
 
 
@@ -35,7 +35,9 @@ def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView 
     if not pod.spec.node_name:
         return _judge_waiting(node, pod, counted)
     if snapshot.bound_with is None:
-        return failed("NoAssignment", f"the pod was bound to {node.name} without {ASSIGNMENT_ANNOTATION}")
+        return failed(
+            "NoAssignment", f"the pod was bound to {node.name} without the annotation {ASSIGNMENT_ANNOTATION}"
+        )
     try:
         read_share(pod, snapshot)
     except AssignmentError as exc:
@@ -46,7 +48,7 @@ def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView 
 def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> Finding:
     """Compare the ledger's entry of a placed pod with its assignment."""
     if isinstance(view.counted, ServiceError):
-        return unknown("LedgerUnread", f"the ledger is not compared: {view.counted}")
+        return unknown("LedgerUnread", f"the ledger cannot be compared: {view.counted}")
     found = _find_counted(view.counted.get(node.name), pod)
     assigned = f"{format_bytes(share.memory_bytes)} of {share.card}"
     if found != {share.card: share.memory_bytes}:
@@ -65,7 +67,9 @@ def read_share(pod: CheckPod, snapshot: PodSnapshot) -> Share:
     assignment: Assignment = decode_assignment(text)
     shares = assignment.containers.get(CHECK, ())
     if len(shares) != 1 or shares[0].whole:
-        raise AssignmentError(f"it gives container {CHECK} {len(shares)} shares, not one of one card's memory")
+        raise AssignmentError(
+            f"it assigns container {CHECK} {len(shares)} shares, instead of one share of a card's memory"
+        )
     return shares[0]
 
 
@@ -74,7 +78,7 @@ def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -
     if condition is None or condition.status != "False":
         return unknown("NotTried", f"no scheduler has tried to place the check pod of {node.name}")
     message = condition.message or condition.reason
-    words = f"kube-scheduler does not place the check pod of {node.name}: {message}"
+    words = f"kube-scheduler did not place the check pod of {node.name}: {message}"
     if condition.reason == "SchedulerError":
         return failed("SchedulerError", words)
     if _HOST_FULL.search(condition.message):

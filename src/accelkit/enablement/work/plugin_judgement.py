@@ -1,4 +1,4 @@
-"""Judgement of the device plugin, based on how a check pod's container ended and on its kubelet."""
+"""Judgement of the device plugin, based on the result of a check pod's container and the kubelet's allocation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def judge_container(node: CheckedNode, snapshot: PodSnapshot, share: Share) -> F
 
 
 def judge_kubelet(node: CheckedNode, pod: CheckPod, share: Share, view: View, work: Finding) -> Finding:
-    """Compare the devices that the kubelet allocated with the assignment; if they agree, return the container's result.
+    """Compare the kubelet's allocation with the assignment; if they agree, return the container's result.
 
     Args:
         node: the node of the pod.
@@ -60,17 +60,19 @@ def judge_kubelet(node: CheckedNode, pod: CheckPod, share: Share, view: View, wo
     """
     if isinstance(view.held, ApiError):
         return unknown("NotObserved", f"the allocations of the kubelet of {node.name} are unknown: {view.held}")
-    held = view.held.get(node.name, AssignmentError("its agent publishes no allocations"))
+    held = view.held.get(node.name, AssignmentError("its agent does not publish allocations"))
     if isinstance(held, AssignmentError):
         return unknown("NotObserved", f"the allocations of the kubelet of {node.name} are unknown: {held.message}")
     name = (pod.metadata.namespace, pod.metadata.name)
     found = next((each for each in held.pods if (each.namespace, each.name) == name), None)
     if found is None:
-        return unknown("NotObserved", f"the agent of {node.name} publishes no allocation of its kubelet for the pod")
+        return unknown("NotObserved", f"the agent of {node.name} does not publish the kubelet's allocation for the pod")
     devices = found.containers.get(CHECK)
     if devices is None or devices.whole or dict(devices.memory) != {share.card: 1}:
         gave = ", ".join(f"{count} of {card}" for card, count in sorted((devices.memory if devices else {}).items()))
-        return failed("KubeletDiffers", f"the pod is assigned 1 of {share.card}; its kubelet gave {gave or 'nothing'}")
+        return failed(
+            "KubeletDiffers", f"the pod is assigned 1 of {share.card}; the kubelet allocated {gave or 'nothing'}"
+        )
     return work
 
 
@@ -78,12 +80,12 @@ def _judge_evidence(
     node: CheckedNode, evidence: ShareEvidence, share: Share, profiles: Mapping[str, Profile]
 ) -> Finding:
     if evidence.memory_bytes != share.memory_bytes:
-        limit = "no limit" if evidence.memory_bytes is None else format_bytes(evidence.memory_bytes)
-        words = f"the container on {node.name} has {limit}, and its share is {format_bytes(share.memory_bytes)}"
+        limit = "no memory limit" if evidence.memory_bytes is None else format_bytes(evidence.memory_bytes)
+        words = f"the container on {node.name} has {limit}, but its share is {format_bytes(share.memory_bytes)}"
         return failed("WrongLimit", words)
     card = node.cards.get(share.card)
     if card is None:
-        return failed("WrongDevice", f"{node.name} has no card {share.card}, which the pod is assigned")
+        return failed("WrongDevice", f"{node.name} does not have the card {share.card}, which is assigned to the pod")
     if (profile := profiles.get(card.vendor)) is not None:
         if wrong := find_wrong_variable(profile, card, evidence.variables):
             return failed("WrongDevice", f"the container on {node.name}: {wrong}")
@@ -92,21 +94,21 @@ def _judge_evidence(
             return failed("WrongDevice" if evidence.device_nodes else "NoDeviceNode", words)
     if wrong := _find_wrong_identity(card, evidence):
         return failed("WrongDevice", f"the container on {node.name}: {wrong}")
-    closed = f"; {', '.join(evidence.closed)} not opened (files of another user)" if evidence.closed else ""
+    closed = f"; could not open {', '.join(evidence.closed)} (files of another user)" if evidence.closed else ""
     return passed(f"{format_bytes(share.memory_bytes)} of {card.id} ({card.model}): {evidence.work}{closed}")
 
 
 def _find_wrong_identity(card: Card, evidence: ShareEvidence) -> str:
     if not evidence.identities or not card.id.startswith(_NVIDIA_IDENTITY) or evidence.identities == (card.id,):
         return ""
-    return f"its driver reports {', '.join(evidence.identities)}, and it is assigned {card.id}"
+    return f"its driver reports {', '.join(evidence.identities)}, but it is assigned {card.id}"
 
 
 def _judge_unended(node: CheckedNode, snapshot: PodSnapshot) -> Finding:
-    """Return why the container of a placed pod has not ended on its own."""
+    """Return the reason why the container of a placed pod has not ended on its own."""
     pod = snapshot.pod
     if pod is None or (snapshot.gone and not pod.terminal):
-        return unknown("PodGone", f"the check pod of {node.name} was deleted before it had ended")
+        return unknown("PodGone", f"the check pod of {node.name} was deleted before it ended")
     status = pod.status
     if status.phase == "Failed":
         words = f"the kubelet of {node.name} ended the pod: {status.reason or 'Failed'}: {status.message}"
@@ -116,11 +118,13 @@ def _judge_unended(node: CheckedNode, snapshot: PodSnapshot) -> Finding:
     if waiting is not None and waiting.reason in NO_IMAGE:
         return unknown("NoImage", f"{node.name} cannot pull the image: {waiting.reason}: {waiting.message}")
     if waiting is not None and waiting.reason.endswith("Error"):
-        words = f"the container does not start on {node.name}: {waiting.reason}: {waiting.message}"
+        words = f"the container did not start on {node.name}: {waiting.reason}: {waiting.message}"
         return failed("ContainerNotStarted", words)
     detail = f": {waiting.reason} {waiting.message}".rstrip() if waiting is not None else ""
-    return unknown("NotEnded", f"the check pod on {node.name} did not end in time ({status.phase}{detail})")
+    return unknown(
+        "NotEnded", f"the check pod on {node.name} did not end within the time limit ({status.phase}{detail})"
+    )
 
 
 def _describe_end(ended: Terminated) -> str:
-    return f"ended with {ended.exit_code}{f' ({ended.reason})' if ended.reason else ''}"
+    return f"exited with code {ended.exit_code}{f' ({ended.reason})' if ended.reason else ''}"

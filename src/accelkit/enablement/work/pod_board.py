@@ -1,4 +1,4 @@
-"""Board of all check pods of a run: one list and watch, whose changes wake the tasks that wait for a pod."""
+"""Board of all check pods of a run: a list and watch whose changes wake the tasks that wait for a pod."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PodSnapshot:
     Attributes:
         pod: the pod, or its last state before its deletion; None if it was never observed.
         gone: whether it was deleted.
-        bound_with: the assignment when the pod was first observed with a node. It is the extender's, because it is
-            written with the Binding. None if it had none then, or has no node.
+        bound_with: the assignment when the pod was first observed with a node. The extender wrote it, because
+            it is written with the Binding. None if the pod has no node, or had no assignment at that time.
     """
 
     pod: CheckPod | None = None
@@ -34,7 +34,7 @@ class PodSnapshot:
 
 
 class PodBoard:
-    """The check pods of a namespace, as they change.
+    """The current check pods of a namespace.
 
     Args:
         api: an open client.
@@ -58,7 +58,7 @@ class PodBoard:
         await self._reflector.run()
 
     async def sync(self) -> bool:
-        """Wait until the pods have been listed once; return False if that takes too long."""
+        """Wait until the pods have been listed once; return False if this takes too long."""
         try:
             async with asyncio.timeout(_SYNC_SECONDS):
                 await self._reflector.synced.wait()
@@ -71,8 +71,8 @@ class PodBoard:
 
         Args:
             uid: the UID of the pod.
-            accept: returns whether a state is accepted.
-            deadline: on the clock of `time.monotonic`.
+            accept: a function that returns whether a state is accepted.
+            deadline: the deadline on the clock of `time.monotonic`.
         """
         event = self._changed.setdefault(uid, asyncio.Event())
         while True:

@@ -1,4 +1,4 @@
-"""Creation and deletion of check pods: those of a run, and those that a killed run has left behind."""
+"""Creation and deletion of check pods, including the pods of an earlier run that was killed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
     """Create a check pod; return its UID.
 
     If the response is lost, the pod may exist. A second request with the same name then fails, and the annotation of
-    the existing pod identifies its run. If a kubelet uses the name for a static pod, the pod gets another name.
+    the existing pod identifies its run. If a kubelet uses the name for a static pod, the check pod gets a different
+    name.
 
     Args:
         api: an open client.
-        body: the pod, whose name may be changed.
+        body: the pod; the function may change its name.
 
     Raises:
-        ApiError: the API server refused the pod or did not respond, or a pod of another run has its name.
+        ApiError: the API server refused the pod or did not respond, or a pod of another run has the same name.
     """
     metadata = body["metadata"]
     collection = build_collection_path("v1", "pods", metadata["namespace"])
@@ -51,7 +52,7 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
             answer = await api.get(build_object_path(collection, metadata["name"]))
             found = msgspec.json.decode(answer, type=CheckPod)
             if found.mirror and metadata["name"] != own:
-                # A node's kubelet may use any name for a mirror pod. It cannot predict the name of a run.
+                # A kubelet may use any name for a mirror pod, but it cannot predict the ID of a run.
                 metadata["name"] = own
                 return await create()
             if found.run != run:
@@ -77,7 +78,7 @@ async def delete_own(api: ApiClient, path: str, run: str) -> None:
 
 
 async def delete_all(api: ApiClient, namespace: str) -> int:
-    """Delete all check pods of a namespace, and wait until they are deleted; return how many there were.
+    """Delete all check pods of a namespace, and wait until they are deleted; return the number of deleted pods.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -97,7 +98,7 @@ async def delete_all(api: ApiClient, namespace: str) -> int:
         if time.monotonic() > deadline:
             names = ", ".join(sorted(pod.metadata.name for pod in pods)[:5])
             raise ServiceError(
-                f"the check pods {names} in {namespace} still exist after {_GONE_SECONDS:.0f} s",
+                f"cannot delete the check pods {names} in {namespace}: they still exist after {_GONE_SECONDS:.0f} s",
                 next_step=f"check `kubectl --namespace {namespace} describe pod`, and the kubelets of their nodes",
             )
         await asyncio.sleep(POLL_SECONDS)
@@ -137,4 +138,4 @@ async def _try_again(act: Callable[[], Awaitable[T]]) -> T:
             if not exc.unanswered or not left:
                 raise
         await asyncio.sleep(RETRY_SECONDS)
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")

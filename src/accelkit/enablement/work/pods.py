@@ -1,8 +1,8 @@
-"""The check pod of a node: its template, and the fields of it that are read.
+"""The check pod of a node: its template, and the fields that are read from it.
 
-kube-scheduler places it, with an affinity to its node by name, so that the extender decides as for other pods. Its
-first container requests the smallest share and ends after its work. The second one requests none and keeps the pod
-running until it has been examined, because devices and the ledger's entry belong to a pod and not to a container.
+kube-scheduler places the pod with an affinity to its node, so that the extender handles it like other pods. The first
+container requests the smallest share and ends after its work. The second container requests no share and keeps the pod
+running until it has been examined, because devices and the ledger's entry belong to a pod, not to a container.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPONENT: Final = "share-check"
 RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
-# How long after its deadline a pod ends on its own if no run deletes it.
+# The time after its deadline at which a pod ends on its own if no run deletes it.
 _MARGIN_SECONDS: Final = 60
 _USER: Final = 65532
 
@@ -53,12 +53,12 @@ class CheckPod(ExplainedPod):
 
     @property
     def run(self) -> str:
-        """The run that created it."""
+        """The ID of the run that created the pod."""
         return (self.metadata.annotations or {}).get(RUN_ANNOTATION, "")
 
     @property
     def mirror(self) -> bool:
-        """Whether it is the mirror of a static pod, which a kubelet may name freely and creates again if deleted."""
+        """Whether it is the mirror of a static pod, which a kubelet names freely and recreates after a deletion."""
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
@@ -74,7 +74,7 @@ class CheckPod(ExplainedPod):
 
 
 def name_pod(node: str) -> str:
-    """Return the name of the pod for a node. The node's own name may be too long."""
+    """Return the name of the pod for a node. It contains a hash, because the node's own name may be too long."""
     return f"accelkit-share-check-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
@@ -83,7 +83,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
 
     Args:
         node: the name of the node.
-        resource: the extended resource of memory, of which the pod requests one unit.
+        resource: the extended resource for memory; the pod requests one unit.
         pods: the template of the pods.
         run: the ID of the run that creates it.
     """
@@ -113,7 +113,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
             "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # Taints exclude other pods from nodes with cards. The check pod must run there, just like pods with cards.
+            # Taints exclude other pods from nodes with cards. Like pods with cards, the check pod must run there.
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pods.pull_secrets],
             "securityContext": {
@@ -123,7 +123,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [
-                # With these capabilities, NVIDIA's runtime, if it is in use, adds the driver library.
+                # If NVIDIA's runtime is in use, these capabilities add the driver library.
                 _build_container(CHECK, pods.image, check, {**host, "limits": limits}, cuda=True),
                 _build_container(HOLD, pods.image, ["--hold", f"{pods.seconds + _MARGIN_SECONDS:g}"], idle),
             ],

@@ -1,4 +1,4 @@
-"""Reasons why a check with a pod did not pass, with the next action for each one."""
+"""Reasons why a check with a pod did not pass, with the next action for each reason."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ _AGENT: Final = "kubectl --namespace {namespace} logs --selector app.kubernetes.
 # The placeholders are {node} and {namespace}.
 NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
     # Reasons that prevent a check but do not concern the node's cards.
-    "ApiUnanswered": "Check that the API server answers, then run the check again: "
+    "ApiUnanswered": "Check that the API server responds, then run the check again: "
     "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "CardsUnknown": f"Find out why the node's agent publishes no cards: {_AGENT}",
-    "HostFull": "Wait until pods of the node end, or free the missing resource, then run the check again",
+    "HostFull": "Wait until pods on the node end, or free the missing resource, then run the check again",
     "KubeletRefused": "Find out which resource the node lacks: kubectl describe node {node}; then run the check again",
     "NeverChecked": OF_STAGES[StageReason.NEVER_CHECKED],
-    "NeedNotPassed": "Repair the problem that plugin-check reports first",
-    "NoFreeShare": "No action is needed: run the check again when a share of the node is free",
-    "NoImage": "Load accelkit's image into the node, or push it to a registry that the node reaches (role images)",
+    "NeedNotPassed": "First fix the problem that plugin-check reports",
+    "NoFreeShare": "No action is needed; run the check again when the node has a free share",
+    "NoImage": "Load accelkit's image into the node, or push it to a registry that the node can reach (role images)",
     "NodeMissing": OF_STAGES[StageReason.NODE_MISSING],
     "NodeGone": "Exclude the node, or find out why it left the cluster",
-    "NotEnded": "Find out why the check pod waits: kubectl --namespace {namespace} describe pods; then run it again",
-    "NotPlaced": "Repair the problem that extender-check reports first",
+    "NotEnded": "Find out why the check pod waits: kubectl --namespace {namespace} describe pods; then check again",
+    "NotPlaced": "First fix the problem that extender-check reports",
     "OtherRun": "Wait until the other run has ended, or the kubelet has released its pod, then run the check again",
     "PodGone": "Find out which client deletes or evicts pods on the node, then run the check again",
-    "PodRefused": "Allow pods of the restricted Pod Security Standard in the namespace {namespace}, then run it again",
+    "PodRefused": "Allow pods of the restricted Pod Security Standard in namespace {namespace}, then check again",
     "RecordUnreadable": OF_STAGES[StageReason.RECORD_UNREADABLE],
     "StateChanged": OF_STAGES[StageReason.STATE_CHANGED],
     # Reasons that concern the device plugin.
     "ContainerNotStarted": "Check the container runtime's messages about the pod's devices, such as its CDI files",
-    "CudaFailed": "Check whether the driver works on the node: nvidia-smi, dmesg; then accelkit hardware-check there",
-    "DeviceNotOpened": "Check whether the driver is loaded on the node, and whether the device node is the driver's",
+    "CudaFailed": "Check whether the driver works on the node: nvidia-smi, dmesg, accelkit hardware-check",
+    "DeviceNotOpened": "Check whether the driver is loaded on the node, and the device node belongs to the driver",
     "KubeletDiffers": "Compare the kubelet's allocations with the assignments: accelkit audit {node}",
-    "NoDeviceNode": "Check whether the driver creates its device nodes on the node: accelkit hardware-check there",
-    "NoEvidence": "Check that the image of the check has this version of accelkit, and has sufficient memory",
+    "NoDeviceNode": "Check whether the driver creates its device nodes: run accelkit hardware-check on the node",
+    "NoEvidence": "Check that the check pod's image has this version of accelkit, and that its memory is sufficient",
     "NotAdmitted": f"Find out why the device plugin refused the devices: {_AGENT}",
     "NotAdvertised": f"Find out why the node's device plugin is not registered: {_AGENT}",
     "NotObserved": f"Find out why the node's agent does not publish its kubelet's allocations: {_AGENT}",
-    "NothingAllocatable": f"Check why no device is healthy: accelkit inspect {{node}}; or if the agent runs: {_AGENT}",
+    "NothingAllocatable": f"Find out why no device is healthy: accelkit inspect {{node}}; or check the agent: {_AGENT}",
     "TimedOut": "Check whether the driver hangs: dmesg on the node; then reset the card or reboot the node",
-    "WorkFailed": "Read the evidence; report it with the card's model and its driver's version",
-    "WrongDevice": "Find out what adds other devices: CDI files, RuntimeClass, the vendor's runtime hook",
-    "WrongLimit": "Check that no webhook or runtime changes the container's environment, then accelkit audit {node}",
+    "WorkFailed": "Read the evidence; report it with the card's model and driver version",
+    "WrongDevice": "Find out whether CDI files, the RuntimeClass or the vendor's runtime hook add other devices",
+    "WrongLimit": "Check that no webhook or runtime changes the container's environment: accelkit audit {node}",
     "WrongResult": "Exclude the card from placement and have it tested: its computation or its memory is faulty",
     # Reasons that concern the extender.
-    "AssignmentUnreadable": "Install the same version of extender and collection, then run site.yml",
+    "AssignmentUnreadable": "Install the same version of the extender and the collection, then run site.yml",
     "LedgerDiffers": "Compare the ledger with the assignments: accelkit audit {node}",
-    "LedgerUnread": "Let the user read from the extender (playbooks/files/installer.yml), or set stages_extender_url",
+    "LedgerUnread": "Allow the user to query the extender (playbooks/files/installer.yml), or set stages_extender_url",
     "NoAssignment": "Check that kube-scheduler calls the extender: ansible-playbook playbooks/verify.yml -i INVENTORY",
-    "NotTried": "Check that kube-scheduler runs, and that it is the one that stages_scheduler names",
-    "SchedulerError": "Check that kube-scheduler reaches the extender: "
+    "NotTried": "Check that the kube-scheduler with the name in stages_scheduler runs",
+    "SchedulerError": "Check that kube-scheduler can reach the extender: "
     "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "Unschedulable": "Find out why no card of the node fits: accelkit explain POD, accelkit inspect {node}",
 }

@@ -30,17 +30,17 @@ WORK_STAGES: Final[tuple[Stage, ...]] = (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHEC
 _TRIES: Final = 5
 # The allowed difference between the clocks of the machines that write and read the record.
 _AHEAD_SECONDS: Final = 120.0
-# Used if texts have many bytes per character.
+# The length of texts if they have many bytes per character.
 _SHORT_EVIDENCE: Final = 60
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The result of recording a node's results.
+    """The outcome of writing a node's results.
 
     Attributes:
-        changed: whether the outcome, reason or state changed; a change of texts and times alone does not count.
-        problem: why the results were not written; empty if they were written or are already recorded.
+        changed: whether an outcome, reason or state changed; changes of only texts and times do not count.
+        problem: the reason why the results were not written; empty if they were written or already recorded.
     """
 
     changed: bool
@@ -52,7 +52,7 @@ def find_valid(
 ) -> Mapping[Stage, StageResult] | None:
     """Return the recorded results of both checks if they are valid; None if the checks must run.
 
-    They are valid if both checks passed for the current state of the node and not too long ago.
+    They are valid if both checks passed for the current state of the node, and are not older than the maximum age.
     """
     record = read_record(text)
     found = {stage: record.results[stage] for stage in WORK_STAGES if stage in record.results} if record else {}
@@ -72,13 +72,13 @@ async def record_results(
 ) -> Recorded:
     """Write the results of a node's checks; leave the results of other stages unchanged.
 
-    Nothing is written if only times have changed, unless the recorded results are too old to be valid.
+    If only times have changed, nothing is written unless the recorded results are too old to be valid.
 
     Args:
         api: an open client.
         node: the name of the node.
         results: the results of the checks that ran.
-        max_age_seconds: how long results are valid.
+        max_age_seconds: the time for which results are valid.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -88,7 +88,7 @@ async def record_results(
             found = msgspec.json.decode(await api.get(build_node_path(node)), type=Node)
         except ApiError as exc:
             if exc.not_found:
-                return Recorded(changed=False, problem="the node does not exist any more")
+                return Recorded(changed=False, problem="the node no longer exists")
             raise
         text = found.find_annotation(STAGES_ANNOTATION)
         try:
@@ -109,7 +109,7 @@ async def record_results(
                 raise
         else:
             return Recorded(changed)
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def erase_record(api: ApiClient, node: str) -> None:
@@ -135,10 +135,10 @@ def _read(text: str | None) -> StageRecord:
         version = 0
     if version > STAGES_VERSION:
         raise ServiceError(
-            f"the node's {STAGES_ANNOTATION} has the newer version {version}, and is left unchanged",
-            next_step="run the newer version of the collection",
+            f"cannot write {STAGES_ANNOTATION} of the node: it has the newer version {version}",
+            next_step="use the newer version of the collection",
         )
-    # The record is damaged and unreadable for every version, so it is replaced.
+    # The record is damaged and unreadable for all versions, so it is replaced.
     return StageRecord({})
 
 

@@ -1,4 +1,4 @@
-"""Check of nodes with a pod on each node, which is created, watched, judged, and always deleted.
+"""Check of nodes with a pod on each node. The pods are created, watched, judged, and always deleted.
 
 Nodes are checked in parallel, up to a limit. They share one list of nodes before and one after the checks, one watch of
 pods, and the readings of the ledger and the kubelets. An error in the check of one node does not stop the others.
@@ -33,15 +33,15 @@ from accelkit.model.stage import NodeState, Outcome, Stage, StageResult
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 32
-# An agent that has just read its kubelet's allocations reads them again after 15 s.
+# An agent reads its kubelet's allocations every 15 s.
 AGREE_SECONDS: Final = 30.0
 # A pod that kube-scheduler cannot place now may fit soon, for example when other pods end.
 PATIENCE_SECONDS: Final = 30.0
-# The greatest age of the ledger's data for a node before its check begins.
+# The maximum age of the ledger's data at the start of a node's check.
 _FRESH_SECONDS: Final = 5.0
 _Findings = tuple[Finding, Finding]
 Results = Mapping[Stage, StageResult]
-_ABSENT: Final = (unknown("NodeMissing", "the cluster has no node of this name"),) * 2
+_ABSENT: Final = (unknown("NodeMissing", "the cluster has no node with this name"),) * 2
 
 
 async def check_nodes(
@@ -53,16 +53,15 @@ async def check_nodes(
         api: an open client.
         names: names of the nodes.
         pods: the template of the pods, with the time limit for each.
-        ledger: returns the extender's ledger for all nodes, or the reason why it is unreadable.
-        at_once: the most pods at one time.
+        ledger: a function that returns the extender's ledger for all nodes, or the reason why it is unreadable.
+        at_once: the maximum number of pods at one time.
 
     Raises:
         ApiError: the API server refuses to list nodes or pods.
-        ServiceError: the pods could not be listed in time.
+        ServiceError: the pods could not be listed within the time limit.
     """
     before = await list_checked_nodes(api)
-    # A pod on an unreachable node remains until the node is reachable again. In this case, only that node is not
-    # checked.
+    # A pod on an unreachable node exists until the node is reachable again. Only this node is then not checked.
     await _clear(api, pods.namespace)
     board, sides = PodBoard(api, pods.namespace), Sides(api, pods.namespace, ledger)
     checks = {name: _NodeCheck(api, before[name], pods, board, sides) for name in names if name in before}
@@ -80,8 +79,8 @@ async def check_nodes(
             watching = group.create_task(board.run())
             if not await board.sync():
                 raise ServiceError(
-                    f"cannot list the pods of {pods.namespace} in time",
-                    next_step="check that the user may list and watch pods there (playbooks/files/installer.yml)",
+                    f"cannot list the pods of {pods.namespace}: the API server did not respond within the time limit",
+                    next_step="check that the user may list and watch these pods (playbooks/files/installer.yml)",
                 )
             async with asyncio.TaskGroup() as nodes:
                 for name in checks:
@@ -107,17 +106,17 @@ async def _clear(api: ApiClient, namespace: str) -> None:
     try:
         await delete_all(api, namespace)
     except ServiceError as exc:
-        # The pods are being deleted and end on their own.
+        # The pods are already being deleted.
         log.warning("%s", exc)
 
 
 def _conclude(findings: _Findings, before: NodeState, after: CheckedNode | None) -> _Findings:
     """Return the findings for a node, unless its state changed during the check."""
     if after is None:
-        lost = unknown("NodeGone", "the node left the cluster during the check")
+        lost = unknown("NodeGone", "the node was removed from the cluster during the check")
         return lost, lost
     if after.state != before:
-        changed = unknown("StateChanged", "the node was rebooted, or its drivers or cards changed, during the check")
+        changed = unknown("StateChanged", "the node was rebooted, or its drivers or cards changed, while the check ran")
         return changed, changed
     return findings
 
@@ -139,7 +138,7 @@ class _NodeCheck:
         view = await self._sides.read(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:
-            # A full node yields no result, and without devices the placement cannot be checked.
+            # A check of a full node has no result, and the placement cannot be checked without devices.
             return offer, offer if offer.outcome is Outcome.UNKNOWN else skip_for(offer)
         body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
         try:
@@ -151,15 +150,15 @@ class _NodeCheck:
             reason: WorkReason = (
                 "OtherRun" if exc.already_exists else "ApiUnanswered" if exc.unanswered else "PodRefused"
             )
-            problem = unknown(reason, f"the check pod of {self._node.name}: {exc.message}")
+            problem = unknown(reason, f"cannot run the check pod of {self._node.name}: {exc.message}")
             return problem, problem
 
     async def _delete(self, name: str) -> None:
         try:
             await delete_own(self._api, build_pod_path(self._pods.namespace, name), self._run)
         except ApiError as exc:
-            # The findings remain valid, and remaining pods are deleted at the end.
-            log.warning("cannot delete the check pod of %s yet: %s", self._node.name, exc)
+            # The findings remain valid, and remaining pods are deleted at the end of the run.
+            log.warning("check pod not deleted yet node=%s error=%s", self._node.name, exc)
 
     async def _judge(self, uid: str) -> _Findings:
         deadline = time.monotonic() + self._pods.seconds
@@ -185,12 +184,14 @@ class _NodeCheck:
             try:
                 share = read_share(pod, snapshot)
             except AssignmentError as exc:
-                # Another client has overwritten the assignment, and the node's agent will correct it.
-                broken = failed("AssignmentUnreadable", f"the assignment of {self._node.name}'s pod: {exc.message}")
+                # Another client has overwritten the assignment. The node agent will correct it.
+                broken = failed(
+                    "AssignmentUnreadable", f"the assignment of the pod on {self._node.name} is invalid: {exc.message}"
+                )
                 return unknown("NotPlaced", broken.evidence), broken
             work = judge_container(self._node, snapshot, share)
             if work.outcome is not Outcome.PASS:
-                # The allocation is doubtful, and ledger and kubelet have released it if the pod has ended.
+                # The allocation is not reliable, and the ledger and the kubelet release it when the pod ends.
                 return work, skip_for(work)
             view = await self._sides.read(since)
             plugin = judge_kubelet(self._node, pod, share, view, work)
@@ -222,7 +223,7 @@ def _is_placed(snapshot: PodSnapshot) -> bool:
 
 
 def _is_settled(snapshot: PodSnapshot) -> bool:
-    """Return whether further waiting is pointless because the container has ended, or never will."""
+    """Return whether the state is final, because the container has ended, or cannot start."""
     pod = snapshot.pod
     if pod is None:
         return False

@@ -1,4 +1,4 @@
-"""Ledger and kubelets' allocations, read once for all nodes that wait for them."""
+"""Ledger and kubelets' allocations, read once for all checks that wait for them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ AGAIN_SECONDS: Final = 1.0
 
 
 def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> Ledger:
-    """Return a function that reads the ledger: from the extender's URL if it is given, or through the API server.
+    """Return a function that reads the ledger from the extender's URL, or through the API server if the URL is empty.
 
     Raises:
-        ConfigurationError: the URL cannot be used.
+        ConfigurationError: the URL is invalid.
     """
     at = read_address(url or None, ca=None, cert=None, key=None, server_name=None)
     return ProxiedExtender(api, namespace, service).query if at is None else partial(query_extender, at, None)
@@ -32,11 +32,11 @@ def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> L
 
 @dataclass(frozen=True)
 class View:
-    """All sides at one time.
+    """The ledger and the kubelets' allocations at one time.
 
     Attributes:
-        counted: by node, the view of the extender's ledger; or why it is unknown.
-        held: by node, the allocations of its kubelet that its agent publishes; or why they are unknown.
+        counted: the ledger's view of each node, or the reason why it is unknown.
+        held: the kubelet's allocations on each node, which its agent publishes, or the reason why they are unknown.
         began_at: the start of the reading, on the clock of `time.monotonic`.
     """
 
@@ -46,12 +46,12 @@ class View:
 
 
 class Sides:
-    """Reader of both sides, at most once a second for all waiting tasks.
+    """Reader of both sides for all waiting tasks, at most once per second.
 
     Args:
         api: an open client.
         namespace: the namespace of accelkit.
-        ledger: returns the extender's ledger, or the reason why it is unreadable.
+        ledger: a function that returns the extender's ledger, or the reason why it is unreadable.
     """
 
     def __init__(self, api: ApiClient, namespace: str, ledger: Ledger) -> None:
@@ -60,7 +60,7 @@ class Sides:
         self._view: View | None = None
 
     async def read(self, since: float) -> View:
-        """Return a view whose reading began after a time, on the clock of `time.monotonic`."""
+        """Return a view that was read after `since`, a time on the clock of `time.monotonic`."""
         async with self._turn:
             view = self._view
             if view is not None and view.began_at >= since:

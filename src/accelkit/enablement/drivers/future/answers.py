@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class FutureVersions(msgspec.Struct, frozen=True):
-    """The future versions to ask about; an empty field means that nothing is asked about that component.
+    """The future versions to check; a component with an empty field is not checked.
 
     Attributes:
         kernel: a release, for example `5.14.0-503.11.1.el9_5.x86_64`.
@@ -63,7 +63,7 @@ class FutureVersions(msgspec.Struct, frozen=True):
 
 
 class RequestedApi(msgspec.Struct, frozen=True):
-    """A deprecated API version that a client requests; `removed` is the Kubernetes version without it, as in `1.32`."""
+    """A deprecated API version that a client requests; `removed` is the version without it, for example `1.32`."""
 
     api_version: str
     resource: str
@@ -71,7 +71,7 @@ class RequestedApi(msgspec.Struct, frozen=True):
 
 
 class FutureFacts(msgspec.Struct, frozen=True):
-    """Facts about the cluster besides its nodes; None if they could not be read.
+    """Facts about the cluster, except its nodes; None for facts that could not be read.
 
     Attributes:
         server: version of the API server, for example `v1.34.4`.
@@ -96,6 +96,6 @@ def answer(node: str, aspect: Aspect, works: Works, reason: DriverReason, eviden
 
 
 def find_worst(answers: Iterable[Answer]) -> Answer | None:
-    """Return the deciding answer: the first "no", otherwise the first "unknown", otherwise the first; None if empty."""
+    """Return the worst answer, or the first one if several are equally bad; None if there are no answers."""
     order = list(Works)
     return max(answers, key=lambda each: order.index(each.works), default=None)

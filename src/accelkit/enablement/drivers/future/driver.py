@@ -30,7 +30,7 @@ def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDel
     found = [*_judge_delivery(node, vendors, question, delivery, facts), *_judge_caches(node, question, facts)]
     worst = find_worst(found)
     if worst is None or worst.works is Works.YES:
-        # Hosts were not searched for drivers.
+        # The drivers on the hosts were not checked.
         state = "has to be installed on the host" if delivery.mode == "preinstalled" else "is available"
         text = f"the driver {question.driver} {state}, and every kernel cache that loads now will still load"
         return _answer(node, Works.YES, "Works", text)
@@ -43,14 +43,14 @@ def _judge_delivery(
     for vendor in vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
-            # The administrator who installs the driver has it. Only its effect is in question.
+            # The administrator installs the driver, so only its effects are judged.
             continue
         if driver is None:
-            yield _answer(node, Works.UNKNOWN, "NotConfigured", f"accelkit_driver_vendors does not name {vendor}")
+            yield _answer(node, Works.UNKNOWN, "NotConfigured", f"accelkit_driver_vendors does not contain {vendor}")
         elif delivery.mode == "package":
             yield judge_package(node, Aspect.DRIVER, facts, f"of {question.driver}")
         elif delivery.mode == "kmm" and not delivery.module_manager:
-            yield _answer(node, Works.NO, "NoModuleManager", "the cluster has no KMM")
+            yield _answer(node, Works.NO, "NoModuleManager", "KMM is not installed in the cluster")
         else:
             yield judge_image(node, Aspect.DRIVER, vendor, node.kernel, driver, facts=facts, version=question.driver)
 
@@ -62,7 +62,9 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
     if not facts.caches:
         return
     if node.cards is None:
-        yield _answer(node, Works.UNKNOWN, "CardsUnknown", "its cards are unknown, and so are caches for them")
+        yield _answer(
+            node, Works.UNKNOWN, "CardsUnknown", "its cards are unknown, so the kernel caches for them are unknown"
+        )
         return
     cards = [card for card in node.cards if not question.vendor or card.vendor == question.vendor]
     before, after = (
@@ -73,18 +75,18 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
     )
     unread = sorted(name for name, labels in facts.caches.items() if labels is None)
     read = {name: labels for name, labels in sorted(facts.caches.items()) if labels is not None}
-    # A cache that does not load today is not lost by the change.
+    # Caches that do not load before the change are ignored.
     today = {name: judge(labels, before).fit for name, labels in read.items()}
     then = {name: judge(read[name], after).fit for name, fit in today.items() if fit is not Fit.NONE}
     if lost := [name for name, fit in then.items() if fit is Fit.NONE]:
-        text = f"kernel caches that would not load with {question.driver}: {list_some(lost)}"
+        text = f"these kernel caches would not load with {question.driver}: {list_some(lost)}"
         yield _answer(node, Works.NO, "CachesUseless", text)
     if unverified := [name for name, fit in then.items() if fit is Fit.UNKNOWN]:
         text = f"it is unknown whether these kernel caches load with {question.driver}: {list_some(unverified)}"
         yield _answer(node, Works.UNKNOWN, "CachesUncertain", text)
     if unread:
         yield _answer(
-            node, Works.UNKNOWN, "CachesUnknown", f"kernel caches that could not be read: {list_some(unread)}"
+            node, Works.UNKNOWN, "CachesUnknown", f"these kernel caches could not be read: {list_some(unread)}"
         )
 
 

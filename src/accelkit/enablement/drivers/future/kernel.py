@@ -13,7 +13,7 @@ from accelkit.enablement.drivers.settings import VendorDriver, fill_pattern, lis
 
 
 class DriverDelivery(msgspec.Struct, frozen=True):
-    """How drivers are delivered to nodes.
+    """The way in which drivers are installed on nodes.
 
     Attributes:
         mode: `preinstalled`, `package`, `container` or `kmm`.
@@ -29,7 +29,8 @@ class DriverDelivery(msgspec.Struct, frozen=True):
 def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver, version: str = "") -> str:
     """Return the image that a node would get; empty if there is none.
 
-    The current operating system is assumed, so only a pattern without a system finds kernels of a different release.
+    The image is for the node's current operating system. Images for kernels of a different release are found only if
+    the pattern does not contain the operating system.
     """
     variables = list_variables(kernel, node.system, vendor, version or driver.version)
     return fill_pattern(driver.find_pattern(kernel), variables)
@@ -38,7 +39,7 @@ def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver,
 def list_images(
     nodes: Iterable[DriverNode], delivery: DriverDelivery, kernel: str, version: str = "", vendor: str = ""
 ) -> set[str]:
-    """Return the images whose existence an answer depends on; an empty kernel means each node's own kernel."""
+    """Return the images that the answers depend on; an empty kernel stands for the kernel of each node."""
     if delivery.mode not in {"container", "kmm"}:
         return set()
     return {
@@ -53,7 +54,7 @@ def list_images(
 def judge_kernel(node: DriverNode, kernel: str, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
     """Return whether a node's cards have drivers for this kernel: the worst answer over its vendors."""
     if kernel == node.kernel:
-        return _answer(node, Works.YES, "Works", f"the node runs {kernel} already")
+        return _answer(node, Works.YES, "Works", f"the node already runs {kernel}")
     if not node.vendors:
         return _answer(node, Works.YES, "Works", "the node has no cards that need a driver")
     return find_worst(_judge_vendors(node, kernel, delivery, facts)) or _answer(node, Works.YES, "Works", "")
@@ -63,15 +64,15 @@ def _judge_vendors(node: DriverNode, kernel: str, delivery: DriverDelivery, fact
     for vendor in node.vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
-            text = f"the hosts install {vendor}'s driver themselves, and the supported kernels are unknown here"
+            text = f"the {vendor} driver is preinstalled on the hosts, so the supported kernels are unknown"
             yield _answer(node, Works.UNKNOWN, "HostsOwnDriver", text)
         elif driver is None:
-            text = f"accelkit_driver_vendors does not name {vendor}"
+            text = f"accelkit_driver_vendors does not contain {vendor}"
             yield _answer(node, Works.UNKNOWN, "NotConfigured", text)
         elif delivery.mode == "package":
             yield judge_package(node, Aspect.KERNEL, facts, f"for {kernel}")
         elif delivery.mode == "kmm" and not delivery.module_manager:
-            yield _answer(node, Works.NO, "NoModuleManager", "the cluster has no KMM")
+            yield _answer(node, Works.NO, "NoModuleManager", "KMM is not installed in the cluster")
         else:
             yield judge_image(node, Aspect.KERNEL, vendor, kernel, driver, facts=facts)
 
@@ -80,7 +81,9 @@ def judge_package(node: DriverNode, aspect: Aspect, facts: FutureFacts, what: st
     """Return the answer based on the node's package manager."""
     found = facts.packages.get(node.name)
     if found is None:
-        return answer(node.name, aspect, Works.UNKNOWN, "PackageUnknown", f"the host was not asked for packages {what}")
+        return answer(
+            node.name, aspect, Works.UNKNOWN, "PackageUnknown", f"the host was not queried for packages {what}"
+        )
     if found:
         return answer(node.name, aspect, Works.YES, "Works", f"the host's repositories have the packages {what}")
     return answer(node.name, aspect, Works.NO, "PackageMissing", f"the host's repositories lack the packages {what}")
@@ -99,17 +102,23 @@ def judge_image(
     """Return the answer based on whether an image, or a build for it, exists."""
     image = find_image(node, vendor, kernel, driver, version)
     if not image:
-        text = f"no mapping and no pattern gives an image of {vendor}'s driver for {kernel}"
+        text = f"no mapping or pattern specifies an image of the {vendor} driver for {kernel}"
         return answer(node.name, aspect, Works.NO, "NoDriverImage", text)
     if needs_system(driver.find_pattern(kernel)) and not node.system.id:
-        return answer(node.name, aspect, Works.UNKNOWN, "SystemUnknown", f"{image} names a system that is unknown")
+        return answer(
+            node.name,
+            aspect,
+            Works.UNKNOWN,
+            "SystemUnknown",
+            f"{image} depends on the operating system, which is unknown",
+        )
     present = facts.images.get(image)
     if present is None:
         return answer(node.name, aspect, Works.UNKNOWN, "ImageUnknown", f"it is unknown whether {image} exists")
     if present:
         return answer(node.name, aspect, Works.YES, "Works", f"{image} exists")
     if driver.build is not None:
-        return answer(node.name, aspect, Works.UNKNOWN, "ImageWillBeBuilt", f"{image} is missing, and can be built")
+        return answer(node.name, aspect, Works.UNKNOWN, "ImageWillBeBuilt", f"{image} is missing but can be built")
     return answer(node.name, aspect, Works.NO, "ImageMissing", f"{image} is not in its registry")
 
 

@@ -29,7 +29,7 @@ class FeatureGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`data/kubernetes.yaml`."""
+    """The content of `data/kubernetes.yaml`."""
 
     newest: str
     removed: dict[str, tuple[str, ...]]
@@ -51,9 +51,9 @@ def read_minor(version: str) -> int | None:
 
 
 def judge_kubernetes(node: DriverNode, version: str, facts: FutureFacts) -> Answer:
-    """Return whether a node will work once the API server has this version.
+    """Return whether a node will work after an upgrade of the API server to this version.
 
-    If there are several obstacles, the answer is the worst of them.
+    If there are several obstacles, the answer describes the worst one.
     """
     target = read_minor(version)
     if target is None:
@@ -73,10 +73,13 @@ def _judge_server(node: DriverNode, target: int, facts: FutureFacts) -> Iterator
     if server is None:
         yield _answer(node, Works.UNKNOWN, "VersionUnreadable", f"the API server reports the version {facts.server!r}")
     elif target < server:
-        yield _answer(node, Works.NO, "StepBack", f"the API server has {facts.server} already")
+        yield _answer(node, Works.NO, "StepBack", f"the API server already runs {facts.server}")
     elif target > server + 1:
         yield _answer(
-            node, Works.NO, "StepTooLong", f"from {facts.server} to 1.{target} is more than one minor version"
+            node,
+            Works.NO,
+            "StepTooLong",
+            f"from {facts.server} to 1.{target}, the upgrade spans more than one minor version",
         )
 
 
@@ -86,16 +89,16 @@ def _judge_kubelet(node: DriverNode, target: int) -> Iterator[Answer]:
     if kubelet is None:
         yield _answer(node, Works.UNKNOWN, "VersionUnreadable", f"its kubelet reports the version {reported!r}")
     elif kubelet > target:
-        yield _answer(node, Works.NO, "KubeletTooNew", f"its kubelet has {reported}, which is newer than 1.{target}")
+        yield _answer(node, Works.NO, "KubeletTooNew", f"its kubelet runs {reported}, which is newer than 1.{target}")
     elif target - kubelet > allowed:
-        text = f"its kubelet has {reported}, and 1.{target} supports kubelets from 1.{target - allowed} on"
+        text = f"its kubelet runs {reported}, but 1.{target} supports only kubelets of 1.{target - allowed} and later"
         yield _answer(node, Works.NO, "KubeletTooOld", text)
 
 
 def _judge_apis(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[Answer]:
     if lost := list_lost_kinds(target):
         yield _answer(
-            node, Works.NO, "ApiRemoved", f"accelkit itself applies {list_some(lost)}, which 1.{target} lacks"
+            node, Works.NO, "ApiRemoved", f"accelkit applies {list_some(lost)}, which 1.{target} does not serve"
         )
     if facts.requested is None:
         text = "it is unknown whether clients use APIs that will be removed"
@@ -119,7 +122,7 @@ def _is_removed(api_version: str, resource: str, removed: str, target: int) -> b
 
 
 def list_lost_kinds(target: int) -> list[str]:
-    """Return the kinds that accelkit's playbooks apply but for which this version serves no supported API version."""
+    """Return the kinds that accelkit's playbooks apply but this version does not serve in any supported API version."""
     return sorted(
         kind.name for kind in KINDS if all(_is_removed(each, kind.plural, "", target) for each in kind.versions)
     )
@@ -138,7 +141,7 @@ def _judge_gates(node: DriverNode, target: int, facts: FutureFacts) -> Iterator[
                 node, Works.NO, "GateMissing", f"its devices need {gate.gate}, which 1.{target} does not have"
             )
         elif target < on_since:
-            text = f"its devices need {gate.gate}, which is enabled by default only from {gate.on_since} on"
+            text = f"its devices need {gate.gate}, which is enabled by default only in {gate.on_since} and later"
             yield _answer(node, Works.UNKNOWN, "GateOff", text)
 
 

@@ -27,14 +27,14 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 # The time limit for all cache images, whose registries are chosen by users, and the number of parallel requests.
 _CACHES_SECONDS: Final = 120.0
 _AT_ONCE: Final = 4
-# The newest version first. A cluster that serves none of these versions has no DRA.
+# The newest version comes first. A cluster that serves none of these versions does not support DRA.
 _SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 
 
 async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None:
     """Return the deprecated APIs that were requested since the API server started; None if they cannot be read.
 
-    Only one of several API servers responds, so requests that the others received are missing.
+    If a cluster has several API servers, only one of them responds, so requests to the others are missing.
     """
     try:
         text = await api.get("/metrics")
@@ -115,8 +115,9 @@ class _Cache(msgspec.Struct):
 async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, ImageLabels | None] | None:
     """Return the image labels of all kernel caches, by name; None if the caches cannot be listed.
 
-    A cluster without these kinds has no caches. The digest that the controller verified is read, not the current tag. A
-    namespaced cache without such a digest is not loaded anywhere and may name any registry, so it is not read.
+    A cluster without these kinds has no caches. The function reads the digest that the controller verified, not the
+    current tag. It skips namespaced caches without such a digest, because no node loads them, and they may refer to any
+    registry.
     """
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):
@@ -136,7 +137,7 @@ async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, I
         async def read(image: tuple[str, str]) -> None:
             labels.update(dict.fromkeys(names[image], await _read_labels(client, *image)))
 
-        # Labels that were not read in time remain unknown.
+        # Labels that were not read before the time limit remain unknown.
         await request_all(names, read, at_once=_AT_ONCE, seconds=_CACHES_SECONDS)
     return labels
 

@@ -24,7 +24,7 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
     for node in nodes:
         recorded = node.labels.get(DRIVER_KERNEL_LABEL)
         if recorded is not None and node.kernel and recorded != build_label(node.kernel):
-            text = f"the driver was chosen for kernel {recorded}, and {node.kernel} runs"
+            text = f"the driver was chosen for kernel {recorded}, but the node runs {node.kernel}"
             # The driver for the other kernel is not loaded, so its state is unknown.
             yield Problem("KernelDriverMismatch", text, (node.name,))
             continue
@@ -37,13 +37,13 @@ def _find_driver_problem(node: DriverNode, vendor: str, desired: VendorDriver | 
         return
     found = node.list_drivers(vendor)
     if node.cards is None:
-        text = f"no agent reports which driver of {vendor} runs"
+        text = f"no node agent reports the version of the {vendor} driver"
         yield Problem("DriverVersionUnknown", text, (node.name,), wrong=False)
     elif not found:
-        yield Problem("DriverMissing", f"no card of {vendor} is usable with a driver", (node.name,))
+        yield Problem("DriverMissing", f"no {vendor} card has a usable driver", (node.name,))
     elif "" in found:
-        text = f"cards of {vendor} do not report their driver"
+        text = f"some {vendor} cards do not report their driver version"
         yield Problem("DriverVersionUnknown", text, (node.name,), wrong=False)
     elif found != (desired.version,):
-        text = f"{vendor}'s driver is {shorten(', '.join(found))}, and {desired.version} is required"
+        text = f"the {vendor} driver has version {shorten(', '.join(found))}, but {desired.version} is required"
         yield Problem("DriverOther", text, (node.name,))

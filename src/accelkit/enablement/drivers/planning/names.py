@@ -10,7 +10,7 @@ from typing import Final
 MAX_NAME: Final = 57
 _DIGEST: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.]+")
-# Kernel releases often contain underscores (el9_4). In practice, no other release has a dash in the same place.
+# Kernel releases often contain underscores (el9_4). In practice, no two releases differ only in this character.
 _EXPECTED: Final = re.compile(r"^[a-z0-9._-]*$")
 
 

@@ -1,4 +1,4 @@
-"""Driver DaemonSets that are no longer needed, and those of them that can be deleted now."""
+"""Driver DaemonSets that are no longer needed, divided into those with and without pods."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class DriverSet(msgspec.Struct):
-    """A DaemonSet of drivers, with the fields that are read."""
+    """A driver DaemonSet, reduced to the fields that accelkit reads."""
 
     metadata: SetMeta
     status: _Status = msgspec.field(default_factory=_Status)
 
     @property
     def idle(self) -> bool:
-        """Whether it needs no pods and has none; False if the status is missing or outdated."""
+        """Whether the DaemonSet needs no pods and has none; False if its status is missing or outdated."""
         current = self.status.observed_generation >= self.metadata.generation
         return current and self.status.desired_number_scheduled == 0 and self.status.number_misscheduled == 0
 
 
 class Obsolete(msgspec.Struct, frozen=True):
-    """DaemonSets that no plan includes; names, sorted.
+    """Sorted names of DaemonSets that are not in the plan.
 
     Attributes:
-        deletable: those that need no pods and have none.
-        occupied: those that still have pods on nodes; deleting them would remove the driver from these nodes.
+        deletable: DaemonSets that need no pods and have none.
+        occupied: DaemonSets that still have pods; deleting them would remove the driver from the nodes of these pods.
     """
 
     deletable: tuple[str, ...]
@@ -47,7 +47,7 @@ class Obsolete(msgspec.Struct, frozen=True):
 
 
 def find_obsolete(existing: Iterable[DriverSet], desired: Collection[str]) -> Obsolete:
-    """Return the existing DaemonSets that no plan includes."""
+    """Return the existing DaemonSets that are not in the plan."""
     unwanted = {each.metadata.name: each.idle for each in existing if each.metadata.name not in desired}
     return Obsolete(
         tuple(sorted(name for name, idle in unwanted.items() if idle)),

@@ -16,7 +16,7 @@ def list_packages(
     Args:
         nodes: the nodes of the cluster.
         drivers: the drivers by vendor.
-        kernel: the kernel for which the packages are; empty for each node's running kernel.
+        kernel: the kernel that the packages support; empty for each node's running kernel.
         version: the driver version; empty for the version in each vendor's settings.
     """
     found: dict[str, tuple[str, ...]] = {}
@@ -25,7 +25,7 @@ def list_packages(
         for vendor in node.vendors:
             driver = drivers.get(vendor, VendorDriver())
             release = kernel or node.kernel
-            # Package names may contain characters that image tags may not.
+            # Package names may contain characters that are invalid in image tags.
             variables = list_variables(release, node.system, vendor, version or driver.version)
             variables["KERNEL_FULL_VERSION"] = release
             names |= {fill_pattern(pattern, variables) for pattern in driver.packages}

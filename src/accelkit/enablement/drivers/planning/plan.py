@@ -1,4 +1,4 @@
-"""Plan of one DaemonSet for each kernel and vendor, with a reason for each node without one."""
+"""Plan of one DaemonSet for each kernel and vendor, with a reason for each node without a driver."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     Attributes:
         evidence: the evidence, as a sentence.
-        nodes: names, sorted.
-        wrong: whether a change is required, so that a run fails; if not, the problem is only reported.
+        nodes: the sorted names of the nodes.
+        wrong: whether the problem requires a change and fails the run; otherwise it is only reported.
     """
 
     reason: DriverReason
@@ -80,7 +80,7 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
     planned, so that the driver is not removed while the node is unavailable.
 
     Args:
-        nodes: the nodes of the cluster; those without cards of a vendor do not count.
+        nodes: the nodes of the cluster; nodes without cards of these vendors are ignored.
         drivers: the drivers that run in containers, by vendor.
         prefix: the prefix for names.
     """
@@ -144,11 +144,11 @@ def _find_problem(vendor: str, kernel: str, members: Sequence[DriverNode], patte
             f"{str(system) or 'unknown'}: {list_some(sorted(names))}"
             for system, names in sorted(by_system.items(), key=lambda each: str(each[0]))
         )
-        return Problem("TwoSystems", f"nodes with kernel {kernel} run different systems: {found}", listed)
+        return Problem("TwoSystems", f"nodes with kernel {kernel} run different operating systems: {found}", listed)
     if not pattern:
-        return Problem("NoDriverImage", f"there is no image of {vendor}'s driver for kernel {kernel}", listed)
+        return Problem("NoDriverImage", f"no image of the {vendor} driver is configured for kernel {kernel}", listed)
     if needs_system(pattern) and not all(node.system.id for node in members):
-        return Problem("SystemUnknown", f"the system of nodes with kernel {kernel} is unknown", listed)
+        return Problem("SystemUnknown", f"the operating system of nodes with kernel {kernel} is unknown", listed)
     return None
 
 

@@ -47,14 +47,14 @@ def find_outdated(
     for pod in pods:
         name = pod.spec.node_name
         if name in desired and (name, pod.image) not in images:
-            why[name] = f"its driver's pod runs {pod.image}"
+            why[name] = f"its driver pod runs {pod.image}"
     for problem in problems:
         if problem.reason in _REPAIRED:
             why |= {name: problem.evidence for name in problem.nodes if name not in why}
     listed: Mapping[str, DriverNode] = {node.name: node for node in nodes}
     for node in listed.values():
         if DRIVER_UPGRADE_ANNOTATION in node.annotations:
-            why.setdefault(node.name, "an upgrade of its driver was interrupted, or failed")
+            why.setdefault(node.name, "an upgrade of its driver failed or was interrupted")
     return tuple(_describe(listed[name], why[name]) for name in sorted(why) if name in listed)
 
 

@@ -16,10 +16,10 @@ from accelkit.model.keys import DRIVER_UPGRADE_ANNOTATION
 
 _TRIES: Final = 10
 _SENTENCES: Final[dict[Refusal, str]] = {
-    "NodeNotReady": "is not ready, so its driver is not upgraded",
-    "RecordUnreadable": f"has an annotation {DRIVER_UPGRADE_ANNOTATION} that is unreadable, or of a newer release",
-    "UncordonedByHand": "was uncordoned during the upgrade of its driver",
-    "Interrupted": "is being upgraded by another run, or the record of this run is missing",
+    "NodeNotReady": "the node is not ready",
+    "RecordUnreadable": f"its annotation {DRIVER_UPGRADE_ANNOTATION} is unreadable, or was written by a newer release",
+    "UncordonedByHand": "the node was uncordoned during the upgrade",
+    "Interrupted": "another run is upgrading it, or the record of this run is missing",
 }
 
 
@@ -31,8 +31,8 @@ async def take_step(
     Args:
         api: an open client.
         name: the name of the node.
-        decide: one of the functions of `upgrading.record`, which gets the node.
-        check: whether to write nothing.
+        decide: a function of `upgrading.record` that decides the step for the node.
+        check: whether to skip the write.
 
     Returns:
         The node before the step, and the step.
@@ -45,7 +45,10 @@ async def take_step(
         node = await read_driver_node(api, name)
         step = decide(node)
         if step.refusal:
-            raise ServiceError(f"node {name} {_SENTENCES[step.refusal]}", next_step=NEXT_ACTIONS[step.refusal])
+            raise ServiceError(
+                f"cannot upgrade the driver of node {name}: {_SENTENCES[step.refusal]}",
+                next_step=NEXT_ACTIONS[step.refusal],
+            )
         if check or not step.changed:
             return node, step
         try:

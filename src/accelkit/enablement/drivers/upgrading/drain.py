@@ -57,12 +57,12 @@ async def drain_cards(
         name: the name of the node.
         vendor: the vendor of the cards; empty for all.
         seconds: the time limit.
-        check: evict no pods.
-        sleep: waits between two attempts.
-        clock: seconds of a monotonic clock.
+        check: whether to list the pods without evicting them.
+        sleep: the function that waits between two attempts.
+        clock: a monotonic clock, in seconds.
 
     Raises:
-        ServiceError: pods still exist at the deadline; the message names them and gives the API server's response.
+        ServiceError: pods still exist at the deadline; the message lists them with the API server's response.
         ApiError: the API server refused a request, or did not respond before the deadline.
     """
     node = await read_driver_node(api, name)
@@ -102,7 +102,7 @@ def _preview(pods: list[DrainablePod], users: CardUsers) -> Drained:
 
 
 async def _evict(api: ApiClient, pod: DrainablePod) -> str | None:
-    """Try to evict a pod; return why it is not evicted yet, or None."""
+    """Try to evict a pod; return the reason if the eviction must be retried, otherwise None."""
     try:
         await evict(api, pod.ref)
     except ApiError as exc:
@@ -117,9 +117,9 @@ async def _evict(api: ApiClient, pod: DrainablePod) -> str | None:
 
 def _describe(name: str, waves: Waves, refused: dict[str, str], seconds: float) -> ServiceError:
     reason = f": {next(iter(refused.values()))}" if refused else ""
-    later = f"; {waves.later} of higher priority were not evicted yet" if waves.later else ""
+    later = f"; {waves.later} of higher priority have not been evicted yet" if waves.later else ""
     return ServiceError(
-        f"after {seconds:g} s pods still use cards of node {name} ({list_some(_name(waves.next))}{later}){reason}",
+        f"after {seconds:g} s, pods still use cards of node {name} ({list_some(_name(waves.next))}{later}){reason}",
         next_step=NEXT_ACTIONS["PodsRemain"],
     )
 

@@ -3,9 +3,9 @@
 The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon, so
 an interrupted run leaves either both or neither. These invariants hold:
 
-- A node that was cordoned before stays cordoned: `ours` is written with accelkit's cordon, and never otherwise.
+- A node that was cordoned before stays cordoned: `ours` is set only together with accelkit's cordon.
 - The next run continues in the recorded phase. All work in a phase can safely be repeated.
-- If the node is uncordoned during the upgrade, the run stops, and another run starts again.
+- If the node is uncordoned during the upgrade, the run stops, and the next run starts from the beginning.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         phase: the current phase.
         target: the desired driver version; empty for any version.
-        ours: whether this upgrade cordoned the node, so that it must uncordon it.
-        began_at: when the upgrade began, in Unix seconds; this identifies the upgrade.
-        since: when the phase began, in Unix seconds.
+        ours: whether this upgrade cordoned the node and must therefore uncordon it.
+        began_at: the start of the upgrade in Unix seconds, which identifies the upgrade.
+        since: the start of the phase in Unix seconds.
         boot_id: the boot ID of the kernel that ran when the upgrade began.
-        reason: why the upgrade failed; a newer release may have written reasons that are unknown here.
+        reason: the reason for a failure; a newer release may have written a reason that this release does not define.
         evidence: the evidence for the reason, as a sentence.
     """
 
@@ -68,8 +68,8 @@ class Step(msgspec.Struct, frozen=True):
     Attributes:
         record: the record after the step; None for no annotation.
         unschedulable: the new value of `spec.unschedulable`; None if it does not change.
-        refusal: the reason why nothing is done; the other fields then describe the node as it is.
-        changed: whether anything is written.
+        refusal: the reason why the step is refused; the other fields then describe the unchanged node.
+        changed: whether the step writes to the node.
     """
 
     record: UpgradeRecord | None
@@ -99,12 +99,12 @@ def read_record(node: DriverNode) -> UpgradeRecord | None:
 
 
 def write_record(record: UpgradeRecord) -> str:
-    """Return the annotation's value."""
+    """Return the value of the annotation for a record."""
     return msgspec.json.encode(record).decode()
 
 
 def begin(node: DriverNode, target: str, now: float) -> Step:
-    """Begin the upgrade of a node, or continue one that was interrupted.
+    """Begin the upgrade of a node, or continue an interrupted one.
 
     Args:
         node: the node.
@@ -122,7 +122,7 @@ def begin(node: DriverNode, target: str, now: float) -> Step:
         return Step(found, refusal="NodeNotReady")
     if found is not None and in_progress and node.unschedulable and found.target == target:
         return Step(found)
-    # If accelkit's cordon was removed, pods that have been scheduled since then must be evicted as well.
+    # If accelkit's cordon was removed, pods that have been scheduled since then must also be evicted.
     ours = not node.unschedulable or (found is not None and found.ours)
     record = UpgradeRecord(Phase.DRAIN, target, ours, began_at=now, since=now, boot_id=node.boot_id)
     return Step(record, unschedulable=None if node.unschedulable else True, changed=True)
@@ -158,7 +158,7 @@ def end(
     Args:
         node: the node.
         now: Unix seconds.
-        reason: why it failed; None if it succeeded.
+        reason: the reason for a failure; None if the upgrade succeeded.
         evidence: the evidence for the reason, as a sentence.
         keep_cordoned: whether a node stays cordoned after its upgrade failed; if so, the next run uncordons it.
     """

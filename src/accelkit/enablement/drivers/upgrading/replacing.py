@@ -1,4 +1,4 @@
-"""Replacement of one node's driver pods with those of the current plan, and the wait until its driver works."""
+"""Replacement of a node's driver pods according to the current plan, with a wait until the driver works."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ async def wait_for_driver(
     Args:
         api: an open client.
         name: the name of the node.
-        targets: by vendor, the desired version; empty for any version.
+        targets: the desired version by vendor; empty for any version.
         seconds: the time limit.
         desired: the desired driver pods; None if the drivers do not run in pods.
-        began_at: the start of the upgrade in Unix seconds; earlier results of stages do not count.
-        check: whether to delete nothing and skip waiting.
-        sleep: waits between two attempts.
-        clock: seconds of a monotonic clock.
+        began_at: the start of the upgrade in Unix seconds; earlier results of stages are ignored.
+        check: whether to return the pods without deleting them or waiting.
+        sleep: the function that waits between two attempts.
+        clock: a monotonic clock, in seconds.
 
     Returns:
         The pods that were, or in check mode would be, deleted.
 
     Raises:
-        ServiceError: the driver does not work at the deadline; the message gives the last state.
-        ApiError: the API server refused.
+        ServiceError: the driver does not work at the deadline; the message describes the last state.
+        ApiError: the API server refused the request.
     """
     deadline = clock() + seconds
     deleted = dict[str, None]()
@@ -86,7 +86,7 @@ async def wait_for_driver(
             return list(deleted)
         if clock() >= deadline:
             raise ServiceError(
-                f"after {seconds:g} s the driver of node {name} does not work: {reason}: {evidence}",
+                f"after {seconds:g} s, the driver of node {name} does not work: {reason}: {evidence}",
                 next_step=NEXT_ACTIONS[reason],
             )
         await sleep(POLL_SECONDS)
@@ -107,7 +107,7 @@ async def _replace(
                 await _delete(api, build_object_path(collection, pod.metadata.name), pod.metadata.uid)
     ready = {pod.image for pod in pods if pod.started}
     if waiting := sorted(set(desired.images) - ready):
-        return "DriverPodNotReady", f"no pod of {', '.join(waiting)} is ready"
+        return "DriverPodNotReady", f"no driver pod is ready for {', '.join(waiting)}"
     return None, ""
 
 
@@ -115,7 +115,7 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}})
     except ApiError as exc:
-        # The DaemonSet has already deleted the pod.
+        # The pod was already deleted.
         if not exc.not_found and not exc.conflict:
             raise
 

@@ -17,7 +17,7 @@ class Validation(msgspec.Struct, frozen=True):
 
     Attributes:
         works: whether the driver works; if not, the upgrade waits.
-        reason: why the driver does not work yet.
+        reason: the reason why the driver does not work yet.
         evidence: the evidence, as a sentence.
     """
 
@@ -33,7 +33,7 @@ def validate(node: DriverNode, vendor: str, target: str, *, began_at: float = 0.
         node: the node.
         vendor: the vendor of the cards.
         target: the desired version; empty for any version, including an unknown one.
-        began_at: Unix seconds at which the upgrade began; earlier results of stages do not count.
+        began_at: the start of the upgrade in Unix seconds; earlier results of stages are ignored.
     """
     reason, evidence = _find_obstacle(node, vendor, target)
     return Validation(works=False, reason=reason, evidence=evidence) if reason else _read_stage(node, began_at)
@@ -46,20 +46,20 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[DriverRe
     if node.ready is not True:
         return "NodeNotReady", "the node is not ready"
     if node.cards is None:
-        return "DriverVersionUnknown", "its agent has published no readable inventory"
+        return "DriverVersionUnknown", "its node agent has not published a readable inventory"
     if not cards:
-        return "DriverMissing", f"its inventory has no card of {vendor}"
+        return "DriverMissing", f"its inventory has no {vendor} cards"
     if target and found != (target,):
-        unnamed = f"cards of {vendor} do not report their driver, and {target} is required"
-        other = f"its cards report {shorten(', '.join(found))}, and {target} is required"
+        unnamed = f"some {vendor} cards do not report their driver version, but {target} is required"
+        other = f"its cards report {shorten(', '.join(found))}, but {target} is required"
         return ("DriverVersionUnknown", unnamed) if "" in found else ("DriverOther", other)
     text = f"{list_some(card.id for card in sick)}: {shorten(sick[0].health_reason) or 'not healthy'}" if sick else ""
     return ("CardUnhealthy", text) if sick else (None, "")
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:
-    # A missing or earlier result is ignored, and the upgrade does not wait for a new one, because verify.yml creates
-    # it.
+    # A missing or earlier result is ignored. The upgrade does not wait for a new result, because only verify.yml
+    # creates it.
     record = read_record(node.annotations.get(STAGES_ANNOTATION))
     result = record.results.get(Stage.DRIVER_CHECK) if record else None
     if result is None or result.outcome is not Outcome.FAIL or result.found_at < began_at:

@@ -1,4 +1,4 @@
-"""Pods that must leave a node before its driver is replaced: users of the vendor's cards, lowest priority first."""
+"""Pods to evict before the driver of a node is replaced: users of the vendor's cards, lowest priority first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Spec(BoundSpec, rename="camel"):
 
 
 class DrainablePod(EvictablePod):
-    """A pod of the node, with the fields that decide whether it must leave."""
+    """A pod of the node, with the fields that decide whether it must be evicted."""
 
     metadata: OwnedMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -51,7 +51,7 @@ class DrainablePod(EvictablePod):
 
 
 class CardUsers:
-    """Detector of pods that use cards of a vendor. If the use is unknown, it counts as use.
+    """Detector of pods that use cards of a vendor. Unknown use counts as use.
 
     Args:
         vendor: the vendor whose driver is replaced; empty for all.

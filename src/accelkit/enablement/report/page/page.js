@@ -23,7 +23,7 @@
   };
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
-  // The mark alone does not take the keyboard along.
+  // Following a fragment link does not move the keyboard focus.
   const follow = () => {
     const target = document.getElementById(location.hash.slice(1));
     if (target && target.matches("article")) target.focus();

@@ -1,1 +1,1 @@
-"""Program of the check pod: reads its share, opens its devices and computes with them."""
+"""Program of the check pod, which reads its share, opens its devices and runs a computation on them."""

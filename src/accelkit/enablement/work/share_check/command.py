@@ -19,32 +19,32 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 @click.command(
     "share-check",
-    short_help="Compute with the share of this container.",
-    epilog="Exit codes: 0 passed, 1 failed, as the line of JSON reports, 2 wrong usage.",
+    short_help="Run a computation with the share of this container.",
+    epilog="Exit codes: 0 passed, 1 failed (the JSON line contains the reason), 2 wrong usage.",
 )
 @click.option(
     "--devices",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("/dev"),
     show_default=True,
-    help="Folder of the container's device nodes.",
+    help="Folder with the container's device nodes.",
 )
 @click.option(
     "--evidence",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to which the line is written too, such as the container's termination message.",
+    help="Also write the line to this file, such as the container's termination message.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Time limit for the work.",
+    help="Time limit for the work, in seconds.",
 )
 @click.option(
     "--hold",
     type=click.FloatRange(min=0, min_open=True),
-    help="Do no work: wait for this number of seconds, or for SIGTERM, so that the pod can be examined.",
+    help="Only wait for this number of seconds, or for SIGTERM, so that the pod can be examined.",
 )
 def share_check(devices: Path, evidence: Path | None, seconds: float, hold: float | None) -> None:
     """Open the devices, read the limit, add two vectors, and print the findings as one line of JSON."""
@@ -69,7 +69,7 @@ def _hold(seconds: float) -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         ended.set()
 
-    # Without a handler, SIGTERM does not end the first process of a container.
+    # Without a handler, SIGTERM does not terminate the first process of a container.
     before = signal.signal(signal.SIGTERM, end)
     try:
         ended.wait(seconds)

@@ -1,4 +1,4 @@
-"""Addition of two vectors on the processor, for cards whose vendor's library is not in the container."""
+"""Addition of two vectors on the processor, for cards without their vendor's library in the container."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from accelkit.enablement.work.share_check.evidence import WorkError
 
-# The total host memory.
+# The maximum host memory for all vectors.
 _MOST_BYTES: Final = 12 * 2**20
 _LEAST_COUNT: Final = 1024
 _FLOAT_BYTES: Final = 4
 
 
 def count_elements(memory_bytes: int, most_bytes: int = _MOST_BYTES) -> int:
-    """Return how many floats each of three vectors may have in a quarter of a share."""
+    """Return the maximum number of floats in each of three vectors that together use a quarter of a share."""
     return max(_LEAST_COUNT, min(memory_bytes // 4, most_bytes) // (3 * _FLOAT_BYTES))
 
 
@@ -23,14 +23,14 @@ def add_on_cpu(memory_bytes: int) -> str:
     """Add two vectors and check the sum; return a description.
 
     Raises:
-        WorkError: the memory or the sum is wrong.
+        WorkError: the content of the memory or the sum is wrong.
     """
     count = count_elements(memory_bytes)
     # Floats of 32 bits represent these integers exactly.
     ones = np.arange(count, dtype=np.float32) % np.float32(4096)
     twos = ones * np.float32(2)
     if int(ones.astype(np.int64).sum()) != sum_of_numbers(count):
-        raise WorkError("WrongResult", f"memory of {count} numbers does not hold the written values")
+        raise WorkError("WrongResult", f"the memory of {count} numbers does not contain the written values")
     if not np.array_equal(ones + twos, ones * np.float32(3)):
         raise WorkError("WrongResult", f"the sum of {count} numbers on the processor is wrong")
     return f"{count} numbers added on the processor"

@@ -1,6 +1,6 @@
-"""Addition of two vectors on NVIDIA's cards by the driver's own library, without a toolkit or a vendor's image.
+"""Addition of two vectors on NVIDIA's cards with the driver's library, without a toolkit or a vendor's image.
 
-The kernel is PTX, which the driver compiles for the card. Errors have the names that the driver gives them.
+The kernel is PTX, which the driver compiles for the card. Errors have the names that the driver defines.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ DONE:
 
 
 class Driver(Protocol):
-    """NVIDIA's driver library: functions by their names, which return 0 or an error number."""
+    """NVIDIA's driver library. Each function returns 0 or an error number."""
 
     def __getattr__(self, name: str) -> Any: ...
 
 
 def load_driver(name: str = LIBRARY) -> Driver | None:
-    """Return the library; None if the container has none."""
+    """Return the library; None if the container does not have it."""
     try:
         return ctypes.CDLL(name)
     except OSError:
@@ -78,13 +78,13 @@ def add_on_cards(driver: Driver, memory_bytes: int) -> tuple[str, tuple[str, ...
     """Add two vectors on each card that the driver reports; return a description, and the identities of the cards.
 
     Raises:
-        WorkError: a call of the driver failed, it reports no card, or a result is wrong.
+        WorkError: a driver call failed, the driver reports no cards, or a result is wrong.
     """
     _call(driver, "cuInit", 0)
     count = ctypes.c_int()
     _call(driver, "cuDeviceGetCount", ctypes.byref(count))
     if count.value < 1:
-        raise WorkError(_REASON, "NVIDIA's driver reports no card in this container")
+        raise WorkError(_REASON, "NVIDIA's driver reports no cards in this container")
     done, identities = list[str](), list[str]()
     for number in range(count.value):
         device = ctypes.c_int()
@@ -104,12 +104,12 @@ def _add_on_card(driver: Driver, device: ctypes.c_int, memory_bytes: int) -> str
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         _call(driver, "cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         if not np.array_equal(_read(driver, b, count), twos):
-            raise WorkError("WrongResult", f"memory of {name.value.decode(errors='replace')} does not hold its content")
+            raise WorkError("WrongResult", f"the memory of {name.value.decode(errors='replace')} has wrong content")
         _launch(driver, (a, b, c), count)
         if not np.array_equal(_read(driver, c, count), ones * np.float32(3)):
             raise WorkError("WrongResult", f"the sum on {name.value.decode(errors='replace')} is wrong")
     memory = f"{total.value / 2**30:.1f} GiB reported"
-    return f"{count} numbers added on {name.value.decode(errors='replace')} by CUDA, {memory}"
+    return f"{count} numbers added on {name.value.decode(errors='replace')} with CUDA, {memory}"
 
 
 def _launch(driver: Driver, vectors: tuple[ctypes.c_uint64, ...], count: int) -> None:
@@ -163,7 +163,7 @@ def _call(driver: Driver, name: str, *arguments: object) -> None:
     try:
         function = getattr(driver, name)
     except AttributeError as exc:
-        raise WorkError(_REASON, f"NVIDIA's driver library has no {name}") from exc
+        raise WorkError(_REASON, f"NVIDIA's driver library has no function {name}") from exc
     code = function(*arguments)
     if code != 0:
         raise WorkError(_REASON, f"{name} failed with {_name_error(driver, code)}")

@@ -1,7 +1,7 @@
 """Evidence of a check pod, as one line of JSON.
 
-The line is returned as the container's termination message in the pod's status, so no log is read. A kubelet keeps at
-most 4096 bytes of it.
+The line is returned as the container's termination message in the pod's status, so no log is read. A kubelet stores
+at most 4096 bytes of this message.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from accelkit.errors import AccelkitError, ServiceError
 from accelkit.texts import shorten
 
 EVIDENCE_VERSION: Final = 1
-# The size of a termination message that a kubelet keeps.
+# The maximum size of a termination message that a kubelet stores.
 MAX_MESSAGE_BYTES: Final = 4096
-# The most that is read, because a forged status may have a longer message.
+# The maximum number of characters to read, because a forged status may have a longer message.
 MAX_READ_CHARACTERS: Final = 16 * 1024
 _MAX_DETAIL: Final = 300
 _MAX_NAMES: Final = 16
@@ -32,12 +32,12 @@ class ShareEvidence(msgspec.Struct, frozen=True):
         passed: whether all tests passed.
         reason: CamelCase code of the failure, one of `accelkit.enablement.work.reasons`; empty if all passed.
         detail: the failure as a sentence.
-        memory_bytes: its memory limit; None if it has none.
-        variables: the variables by which vendors name the cards of a container.
-        device_nodes: its device nodes of cards, for example `/dev/nvidia0`.
-        closed: the nodes that its user may not open, which is not a fault of the card.
+        memory_bytes: its memory limit; None if it has no limit.
+        variables: the variables with which vendors identify the cards of a container.
+        device_nodes: the device nodes of its cards, for example `/dev/nvidia0`.
+        closed: the nodes that its user is not allowed to open, which is not a fault of the card.
         identities: the identities of the cards that their driver's library reports, for example `GPU-…`.
-        work: the computation, and where it ran.
+        work: the description of the computation, including the device that ran it.
         seconds: the total duration.
     """
 
@@ -58,8 +58,8 @@ class WorkError(AccelkitError):
     """A failed test of a check.
 
     Args:
-        reason: its code.
-        message: one sentence.
+        reason: the code of the failure.
+        message: the failure as a sentence.
     """
 
     def __init__(self, reason: WorkReason, message: str) -> None:
@@ -68,7 +68,7 @@ class WorkError(AccelkitError):
 
 
 def encode_evidence(evidence: ShareEvidence) -> bytes:
-    """Return the line without a line break; lists and texts are shortened so that a kubelet keeps all of it."""
+    """Return the line without a line break; lists and texts are shortened to the size that a kubelet stores."""
     cut = msgspec.structs.replace(
         evidence,
         detail=shorten(evidence.detail, _MAX_DETAIL),
@@ -89,19 +89,21 @@ def decode_evidence(text: str) -> ShareEvidence:
     """Return the evidence in the last line of a termination message.
 
     Raises:
-        ServiceError: there is no such line, or it is too long or of another version.
+        ServiceError: the message has no such line, is too long, or has another version.
     """
     if len(text) > MAX_READ_CHARACTERS:
-        raise ServiceError(f"the evidence of {len(text)} characters is longer than a kubelet keeps")
+        raise ServiceError(f"cannot read the evidence: {len(text)} characters are more than a kubelet stores")
     line = next((each for each in reversed(text.splitlines()) if each.strip()), "")
     try:
         version = decode_version(line)
         if version != EVIDENCE_VERSION:
-            raise ServiceError(f"evidence of version {version} is not supported (this is version {EVIDENCE_VERSION})")
+            raise ServiceError(
+                f"cannot read the evidence: unsupported version {version} (supported: {EVIDENCE_VERSION})"
+            )
         return msgspec.json.decode(line, type=ShareEvidence)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         output = shorten(" ".join(text.split())[-200:]) or "nothing"
-        raise ServiceError(f"the container left no evidence; it printed: {output}") from exc
+        raise ServiceError(f"the container did not write evidence; its output: {output}") from exc
 
 
 def _cut(names: tuple[str, ...]) -> tuple[str, ...]:

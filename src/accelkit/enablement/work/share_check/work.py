@@ -1,4 +1,4 @@
-"""The sequence of tests in the container of a check. The first failure is the reason."""
+"""The sequence of tests in the container of a check pod. The first failure ends the sequence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check_share(
     *,
     load: Callable[[], Driver | None] = load_driver,
 ) -> ShareEvidence:
-    """Read the share of this container, and compute with it.
+    """Read the share of this container, and run a computation with it.
 
     Args:
         environ: the environment of the container.
         devices: its `/dev`.
         profiles: the profiles of all vendors.
-        load: loads NVIDIA's driver library.
+        load: a function that loads NVIDIA's driver library.
     """
     started = time.monotonic()
     known = list(profiles)
@@ -67,19 +67,19 @@ def run_with_deadline(work: Callable[[], ShareEvidence], seconds: float) -> Shar
     try:
         return answers.get(timeout=seconds)
     except queue.Empty:
-        detail = f"the work did not end within {seconds:g} s; the driver may not answer"
+        detail = f"the work did not end within {seconds:g} s; the driver may not respond"
         return ShareEvidence(passed=False, reason="TimedOut", detail=detail, seconds=seconds)
 
 
 def _read_limit(environ: Mapping[str, str]) -> int:
     text = environ.get(MEMORY_VARIABLE, "")
     if not text.isdecimal() or int(text) < 1:
-        raise WorkError("WrongLimit", f"{MEMORY_VARIABLE} is {text[:40]!r}, which is not an amount of memory")
+        raise WorkError("WrongLimit", f"{MEMORY_VARIABLE} is {text[:40]!r}, which is not a valid amount of memory")
     return int(text)
 
 
 def _has_nvidia(nodes: Iterable[str]) -> bool:
-    # With a card of another vendor, an image may contain the library without use.
+    # For cards of other vendors, the library may be in the image but is not usable.
     return any(node.startswith("/dev/nvidia") for node in nodes)
 
 

@@ -81,7 +81,7 @@ async def test_a_driver_that_somebody_else_loads_is_left_to_them_and_told():
     assert set(found.plan.labels) == {"b"}
     [problem] = [each for each in found.plan.problems if each.reason == "DriverOwned"]
     assert (problem.nodes, problem.wrong) == (("a",), False)
-    assert str(problem).startswith("NVIDIA's gpu-operator loads the driver of nvidia's cards (a); no action is needed")
+    assert str(problem).startswith("NVIDIA's gpu-operator loads the driver of nvidia cards (a); no action is needed")
     assert "a" not in {each.node for each in found.outdated}
 
 
@@ -213,7 +213,7 @@ async def test_a_desired_pod_stays():
 
 @pytest.mark.parametrize(
     ("ready", "driver", "says"),
-    [(False, "550", "DriverPodNotReady"), (True, "535", "DriverOther: its cards report 535, and 550 is required")],
+    [(False, "550", "DriverPodNotReady"), (True, "535", "DriverOther: its cards report 535, but 550 is required")],
 )
 async def test_at_the_deadline_it_says_what_was_seen_last(ready, driver, says):
     api = cluster(write_node("a", cards=(build_card(driver=driver),)))

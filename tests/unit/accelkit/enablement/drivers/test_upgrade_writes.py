@@ -69,7 +69,7 @@ async def test_check_mode_writes_nothing_and_says_what_would_be():
 
 async def test_a_refusal_says_the_next_step():
     api = cluster(ready="False")
-    with pytest.raises(ServiceError, match=r"node a is not ready.*kubectl describe node"):
+    with pytest.raises(ServiceError, match=r"node a: the node is not ready.*kubectl describe node"):
         await step(api, partial(begin, target="550", now=1.0))
     assert DRIVER_UPGRADE_ANNOTATION not in api.objects[A]["metadata"]["annotations"]
 

@@ -44,10 +44,10 @@ def test_what_would_be_refused_is_named():
     stale = {**constraints, "priority": None}
     assert find_refused(objects, [stale]) == [
         "DaemonSet accelkit/a: sharing the host's processes is not allowed",
-        "Deployment accelkit/b: SecurityContextConstraints accelkit.other is missing or not for its ServiceAccount",
+        "Deployment accelkit/b: SecurityContextConstraints accelkit.other is missing or excludes its ServiceAccount",
     ]
     assert find_refused(objects[:1], [{**constraints, "users": None}]) == [
-        "DaemonSet accelkit/a: SecurityContextConstraints accelkit.agent is missing or not for its ServiceAccount"
+        "DaemonSet accelkit/a: SecurityContextConstraints accelkit.agent is missing or excludes its ServiceAccount"
     ]
     [problem] = find_refused(objects[:1], [{**constraints, "volumes": 1}])
     assert "cannot be read" in problem

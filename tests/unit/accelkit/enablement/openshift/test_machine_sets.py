@@ -144,7 +144,7 @@ def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
 @pytest.mark.parametrize(
     ("settings", "reported"),
     [
-        ({"source": "none"}, "there is no MachineSet none.*name one of worker-a"),
+        ({"source": "none"}, "no MachineSet has the name none.*choose one of these: worker-a"),
         ({"instance_type": "big"}, "whose field for the instance type is unknown.*instance_type_field"),
         ({"replicas": -1}, "Expected `int` >= 0"),
         ({"autoscale": {"min": 3, "max": 2}}, "the minimum of .* is above its maximum"),

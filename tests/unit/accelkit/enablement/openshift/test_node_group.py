@@ -74,5 +74,5 @@ def test_of_nothing_nothing_is_reported(autoscaler):
 
 @pytest.mark.parametrize("wrong", [{"capacities": {}}, {"capacity": {"cards": -1}}, {"taints": [{"key": "a"}]}])
 def test_what_is_wrong_is_reported(wrong):
-    with pytest.raises(ConfigurationError, match=r"the group of nodes is invalid: .*; its keys are"):
+    with pytest.raises(ConfigurationError, match=r"cannot read the node group: .*; use only the keys"):
         read_node_group(wrong)

@@ -52,7 +52,7 @@ def test_a_node_that_is_named_as_coexisting_is_shared_whatever_others_give():
 
 def test_a_judgement_tells_what_was_seen_and_how_the_node_is_taken():
     found = judge(GIVING, shared=True)
-    assert found.evidence == "The owner holds the cards of its nvidia cards (a label, nvidia.com/gpu: 8)"
+    assert found.evidence == "The owner holds the cards for vendor nvidia (a label, nvidia.com/gpu: 8)"
     assert found.next_action.endswith("to release the node from its owner, let it go")
     assert found.gives == ("nvidia.com/gpu: 8",)
     assert "left traces" in judge(LEFT).evidence

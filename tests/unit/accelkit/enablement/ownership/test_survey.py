@@ -36,7 +36,7 @@ async def test_nodes_are_judged_unless_they_are_left_out_anyway(api):
 
 
 async def test_an_unknown_node_is_named(api):
-    with pytest.raises(ConfigurationError, match="no node gone; choose among free, out, whole"):
+    with pytest.raises(ConfigurationError, match="cannot find node gone; choose from these nodes: free, out, whole"):
         await survey_owners(api, nodes=["gone"])
 
 

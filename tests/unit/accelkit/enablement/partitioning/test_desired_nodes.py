@@ -26,5 +26,5 @@ def test_a_node_has_one_role():
 
 @pytest.mark.parametrize("given", [{"tainted": ["d"]}, {"roles": {"infra": ["d"]}}, {"pools": {"p": ["d"]}}])
 def test_an_unknown_node_is_told(given):
-    with pytest.raises(ConfigurationError, match="UnknownNode: there is no node d; correct the name"):
+    with pytest.raises(ConfigurationError, match="UnknownNode: cannot find node d; correct the name"):
         build_desired_nodes(KNOWN, taints=["x/y"], **given)

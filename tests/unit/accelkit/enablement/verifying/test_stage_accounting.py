@@ -58,7 +58,7 @@ async def test_without_the_right_to_read_what_is_compared_it_is_not_known(cluste
     api.fail(ApiError("configmaps is forbidden", status=403), path=build_config_maps_path("accelkit"), times=None)
     report = await verify_cluster(api, namespace="accelkit")
     assert (report.outcome, report.exit_code) == ("unknown", 3)
-    assert report.accounting.problem == "nothing could be compared: configmaps is forbidden"
+    assert report.accounting.problem == "no comparison was possible: configmaps is forbidden"
 
 
 async def test_differences_of_nodes_that_are_not_named_do_not_count(enabled):
@@ -116,7 +116,7 @@ async def test_what_is_not_known_is_neither_green_nor_red(cluster, wanted):
     api = cluster.serve()
     api.fail(ApiError("no right", status=403), path=PODS, times=None)
     text = write_report(await verify_cluster(api, namespace="accelkit"), wanted)
-    assert "nothing could be compared: no right" in text
+    assert "no comparison was possible: no right" in text
     if wanted is ReportFormat.JUNIT:
         root = ET.fromstring(text.encode())  # noqa: S314 - our own document
         assert (root.get("failures"), root.get("errors")) == ("0", "1")

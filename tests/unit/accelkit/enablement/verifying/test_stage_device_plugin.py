@@ -18,7 +18,7 @@ HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN
         ("cri-o://1.34.0", "pass", "cri-o://1.34.0"),
         ("simulated://1", "pass", "simulated://1"),
         (f"containerd://{'9' * 5000}.0", "pass", "…"),
-        ("", "pass", "a runtime that its kubelet does not name"),
+        ("", "pass", "a runtime that its kubelet does not report"),
     ],
 )
 def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(cluster, runtime, outcome, end):
@@ -52,10 +52,10 @@ def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
     results = cluster.judge()
     assert told(results, PLUGIN) == ("fail", "AgentCrashes")
     assert results[PLUGIN].evidence == (
-        "the node agent: pod node-agent-n: container node-agent ended with 1 after 7 restarts "
+        "the node agent: pod node-agent-n: container node-agent exited with code 1 after 7 restarts "
         "(Error: no cluster is configured)"
     )
-    assert results[PLUGIN].next_action.startswith("Read its last log: kubectl -n accelkit logs --previous")
+    assert results[PLUGIN].next_action.startswith("Read its previous log: kubectl -n accelkit logs --previous")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
         (
             lambda node: node.allocatable.update({"accelkit.io/memory": "0"}),
             "NothingAllocatable",
-            "accelkit.io/memory is allocatable 0 of a capacity of 160",
+            "accelkit.io/memory has 0 allocatable of a capacity of 160",
         ),
         (
             lambda node: (node.allocatable.clear(), node.capacity.clear()),
@@ -140,7 +140,7 @@ def test_resources_of_another_dialect_count_where_agents_serve_them(cluster, amo
 
 def test_a_unit_that_waits_for_pods_is_none(cluster):
     cluster.node.inventory["next_unit_bytes"] = 2**31
-    assert cluster.judge()[PLUGIN].evidence.endswith("; it waits for pods to end before it uses the unit 2 GiB")
+    assert cluster.judge()[PLUGIN].evidence.endswith("; after the current pods end, it will use the unit 2 GiB")
 
 
 def test_where_pods_cannot_be_listed_nobody_knows(cluster, told):

@@ -22,8 +22,8 @@ def test_what_the_node_has_is_reported(cluster):
             "is not ready: Ku",
         ),
         ([{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}], "is not ready: KubeletNotReady"),
-        ([{"type": "MemoryPressure", "status": "False"}], "never reported readiness"),
-        (None, "never reported readiness"),
+        ([{"type": "MemoryPressure", "status": "False"}], "has never reported readiness"),
+        (None, "has never reported readiness"),
     ],
 )
 def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_accepted(cluster, told, conditions, evidence):

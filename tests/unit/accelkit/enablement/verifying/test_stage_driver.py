@@ -100,7 +100,7 @@ def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, t
 def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster, kernel, reason):
     cluster.node.labels["accelkit.io/driver-kernel"] = kernel
     results = cluster.judge()
-    assert results[DRIVER].evidence.startswith(f"container: accelkit installs it, for kernel {kernel}; ")
+    assert results[DRIVER].evidence.startswith(f"container: accelkit installs it for kernel {kernel}; ")
     assert results[CHECK].reason == reason
     if reason:
         assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, and 6.8.0-45 runs"
@@ -171,7 +171,7 @@ OPERATOR = {"n": Holders(cards="HAMi, the operator", driver="the operator")}
         ({}, "preinstalled: the node has its own"),
         ({"holders": OPERATOR}, "preinstalled: the operator installs it"),
         ({"holders": {"n": Holders(cards="HAMi")}}, "preinstalled: the node has its own"),
-        ({"driver_mode": "package"}, "package: accelkit installs the packages of the host"),
+        ({"driver_mode": "package"}, "package: accelkit installs the packages on the host"),
         ({"driver_mode": "package", "holders": OPERATOR}, "preinstalled: the operator installs it"),
         ({"driver_mode": "container"}, "preinstalled: the node has its own"),
     ],
@@ -183,7 +183,7 @@ def test_whose_driver_it_is_is_reported(cluster, given, whose):
 def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
     cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
     assert cluster.judge(holders=OPERATOR)[DRIVER].evidence == (
-        "container: accelkit installs it, for kernel 6.8.0-45; no pod of it is on the node"
+        "container: accelkit installs it for kernel 6.8.0-45; its pod is missing on the node"
     )
     cluster.node.pods.append(cluster.node.build_pod("driver-container"))
     assert cluster.judge()[DRIVER].evidence.endswith("; pod driver-container-n is ready")

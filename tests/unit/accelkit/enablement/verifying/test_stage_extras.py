@@ -35,7 +35,7 @@ def test_caches_that_are_ready_pass(cluster):
     result = cluster.judge()[CACHES]
     assert result.outcome is Outcome.PASS
     assert result.evidence == (
-        "pod kernel-caches-n is ready; none of 1 caches of the cluster failed, 1 of namespaces are not judged"
+        "pod kernel-caches-n is ready; none of 1 cluster caches failed; 1 namespaced caches are not judged"
     )
 
 
@@ -99,11 +99,11 @@ def test_a_node_is_watched_where_its_metrics_are_collected_and_tell_of_each_card
 def test_what_has_the_agent_scraped_and_what_it_shows_is_reported(cluster):
     monitoring = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(BOTH, 20)})
     assert cluster.judge(monitoring=monitoring)[MONITORING].evidence == (
-        "PodMonitor accelkit/m configures scraping; its agent serves 20 series of 2 cards"
+        "PodMonitor accelkit/m configures scraping; its agent serves 20 series for 2 cards"
     )
     less = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(frozenset(), 0)})
     evidence = cluster.judge(monitoring=less)[MONITORING].evidence
-    assert evidence == "its agent serves 0 series, but none of GPU-n-0, GPU-n-1"
+    assert evidence == "its agent serves 0 series, but none for GPU-n-0, GPU-n-1"
 
 
 @pytest.mark.parametrize("key", ["accelkit.io/cards.count", "nvidia.com/gpu.count"])
@@ -111,7 +111,7 @@ def test_a_label_that_another_program_took_away_is_a_fault(cluster, told, key):
     del cluster.node.labels[key]
     results = cluster.judge()
     assert told(results, LABELS) == ("fail", "LabelMissing")
-    assert results[LABELS].evidence == f"of 2 labels it lacks {key}"
+    assert results[LABELS].evidence == f"of 2 labels, these are missing: {key}"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_what_needs_a_stage_that_failed_is_left_out_because_of_it(cluster):
     assert results[Stage.DEVICE_PLUGIN].outcome is Outcome.FAIL
     for stage in list(Stage)[5:]:
         assert results[stage].outcome is Outcome.SKIPPED
-        assert results[stage].evidence == "device-plugin did not pass: it is fail (UnitRefused)"
+        assert results[stage].evidence == "device-plugin did not pass: its outcome is fail (UnitRefused)"
         assert find_cause(stage, results) is Stage.DEVICE_PLUGIN
 
 

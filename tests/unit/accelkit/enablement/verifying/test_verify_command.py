@@ -61,4 +61,4 @@ def test_a_file_gets_the_document_and_the_terminal_the_text(cluster, verify, tmp
 def test_a_file_that_cannot_be_written_is_an_error_with_a_next_step(verify, tmp_path):
     result = verify("--output-file", str(tmp_path / "none" / "report"))
     assert result.exit_code == 1
-    assert ": No such file or directory; name another file with --output-file" in result.stderr
+    assert ": No such file or directory; specify another file with --output-file" in result.stderr

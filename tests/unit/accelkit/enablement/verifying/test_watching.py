@@ -127,7 +127,7 @@ async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled)
 
     api.before.append(hang)
     found = await read_monitoring(api, "accelkit", seconds=0.05)
-    assert found.agents["a"] == Unread("it did not answer in 0.05 s")
+    assert found.agents["a"] == Unread("it did not respond within 0.05 s")
     assert isinstance(found.agents["b"], AgentMetrics)
 
 

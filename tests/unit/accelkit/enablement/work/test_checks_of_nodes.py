@@ -75,7 +75,7 @@ async def test_allocatable_counts_and_not_capacity(cluster, check):
     cluster.add("a", allocatable="0")
     found = await check("a")
     assert outcomes(found) == (("fail", "NothingAllocatable"), ("skipped", "NeedNotPassed"))
-    assert evidence(found, Stage.PLUGIN_CHECK) == "of 16 accelkit.io/memory of a none is allocatable"
+    assert evidence(found, Stage.PLUGIN_CHECK) == "none of the 16 accelkit.io/memory of a are allocatable"
     assert cluster.created == []
 
 
@@ -90,7 +90,7 @@ async def test_a_node_whose_cards_are_not_known_is_unknown(cluster, check):
     cluster.node("a")["metadata"]["annotations"] = {}
     found = await check("a")
     assert outcomes(found) == (("unknown", "CardsUnknown"), ("unknown", "CardsUnknown"))
-    assert "published no inventory" in evidence(found, Stage.PLUGIN_CHECK)
+    assert "not published an inventory" in evidence(found, Stage.PLUGIN_CHECK)
 
 
 async def test_a_full_node_is_not_a_failed_one_and_gets_no_pod(cluster, check_one):

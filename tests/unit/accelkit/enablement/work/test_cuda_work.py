@@ -126,7 +126,7 @@ def test_vectors_are_added_on_each_card_and_nothing_stays():
     driver = FakeDriver(cards=2)
     work, identities = add_on_cards(driver, SHARE)
     assert identities == (IDENTITY, IDENTITY)
-    assert work.count("numbers added on H100 by CUDA, 2.0 GiB reported") == 2
+    assert work.count("numbers added on H100 with CUDA, 2.0 GiB reported") == 2
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
 
 
@@ -155,7 +155,7 @@ def test_each_failure_is_reported_with_the_drivers_name_of_it_and_leaves_nothing
 
 
 def test_a_library_that_lacks_a_function_or_names_no_errors_is_reported():
-    with pytest.raises(WorkError, match="has no cuCtxCreate_v2"):
+    with pytest.raises(WorkError, match="has no function cuCtxCreate_v2"):
         add_on_cards(FakeDriver(cuCtxCreate_v2=None), SHARE)
     with pytest.raises(WorkError, match="cuInit failed with error 3"):
         add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=None), SHARE)
@@ -164,7 +164,7 @@ def test_a_library_that_lacks_a_function_or_names_no_errors_is_reported():
 
 
 def test_a_driver_without_cards_fails():
-    with pytest.raises(WorkError, match="reports no card in this container"):
+    with pytest.raises(WorkError, match="reports no cards in this container"):
         add_on_cards(FakeDriver(cards=0), SHARE)
 
 

@@ -32,7 +32,7 @@ async def test_a_pod_that_its_kubelet_does_not_run(check_one, status, expected):
 
     found = await check_one(refuse)
     assert outcomes(found) == (expected, ("skipped", "NeedNotPassed"))
-    assert status.get("message", "did not end in time") in evidence(found, Stage.PLUGIN_CHECK)
+    assert status.get("message", "did not end within the time limit") in evidence(found, Stage.PLUGIN_CHECK)
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ async def test_a_pod_that_somebody_deletes_is_unknown(check_one):
             ("NoEvidence", "No such command"),
         ),
         ("simulated", {"code": 137, "message": "", "reason": "OOMKilled"}, ("NoEvidence", "137 (OOMKilled)")),
-        ("simulated", {"message": "x" * 20000}, ("NoEvidence", "longer than a kubelet keeps")),
-        ("simulated", {"message": '{"version": 2}'}, ("NoEvidence", "version 2 is not supported")),
-        ("simulated", {"code": 1}, ("WorkFailed", "ended with 1")),
-        ("simulated", {"told": {"memory_bytes": 2 * GIB}}, ("WrongLimit", "has 2 GiB, and its share is 1 GiB")),
-        ("simulated", {"told": {"memory_bytes": None}}, ("WrongLimit", "no limit")),
-        ("simulated", {"told": {"variables": {}}}, ("WrongDevice", "it has no ACCELKIT_VISIBLE_DEVICES")),
+        ("simulated", {"message": "x" * 20000}, ("NoEvidence", "more than a kubelet stores")),
+        ("simulated", {"message": '{"version": 2}'}, ("NoEvidence", "unsupported version 2")),
+        ("simulated", {"code": 1}, ("WorkFailed", "exited with code 1")),
+        ("simulated", {"told": {"memory_bytes": 2 * GIB}}, ("WrongLimit", "has 2 GiB, but its share is 1 GiB")),
+        ("simulated", {"told": {"memory_bytes": None}}, ("WrongLimit", "no memory limit")),
+        ("simulated", {"told": {"variables": {}}}, ("WrongDevice", "its ACCELKIT_VISIBLE_DEVICES is missing")),
         (
             "simulated",
             {"told": {"variables": {"ACCELKIT_VISIBLE_DEVICES": "all"}}},
-            ("WrongDevice", "is all, and that"),
+            ("WrongDevice", "is all, but the value"),
         ),
-        ("nvidia", {"told": {"device_nodes": []}}, ("NoDeviceNode", "does not have /dev/nvidia3")),
-        ("nvidia", {"told": {"device_nodes": ["/dev/nvidia0"]}}, ("WrongDevice", "does not have /dev/nvidia3")),
+        ("nvidia", {"told": {"device_nodes": []}}, ("NoDeviceNode", "lacks /dev/nvidia3")),
+        ("nvidia", {"told": {"device_nodes": ["/dev/nvidia0"]}}, ("WrongDevice", "lacks /dev/nvidia3")),
         (
             "nvidia",
             {"told": {"device_nodes": ["/dev/nvidia3", "/dev/nvidia4"]}},
@@ -95,7 +95,7 @@ async def test_a_pod_that_somebody_deletes_is_unknown(check_one):
             {"code": 1, "told": {"passed": False, "reason": "CudaFailed", "detail": "cuInit"}},
             ("CudaFailed", "cuInit"),
         ),
-        ("nvidia", {"code": 1, "told": {"passed": False, "reason": "Forged"}}, ("WorkFailed", "ended with 1")),
+        ("nvidia", {"code": 1, "told": {"passed": False, "reason": "Forged"}}, ("WorkFailed", "exited with code 1")),
     ],
 )
 async def test_what_the_container_says_is_judged(check_one, vendor, ended, expected):

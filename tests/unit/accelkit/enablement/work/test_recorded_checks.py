@@ -111,7 +111,7 @@ async def test_shared_nodes_with_cards_are_chosen_where_none_are_named(cluster, 
     cluster.store("/api/v1/nodes", {"metadata": {"name": "c"}})
     assert (await run_all(check=True)).worked == ("a",)
     assert (await run_all("b", check=True)).worked == ("b",)
-    with pytest.raises(ConfigurationError, match="no node d"):
+    with pytest.raises(ConfigurationError, match="cannot find node d"):
         await run_all("d", check=True)
 
 
@@ -134,7 +134,7 @@ async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, m
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.keep("p")
     did = await remove_stages(cluster, "accelkit")
-    assert (did.pods, "the check pods p in accelkit still exist" in did.left) == (1, True)
+    assert (did.pods, "cannot delete the check pods p in accelkit" in did.left) == (1, True)
 
 
 async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
@@ -234,7 +234,7 @@ async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
 
 async def test_a_node_that_is_gone_needs_no_record(cluster, record):
     del cluster.objects["/api/v1/nodes/a"]
-    assert (await record()).problem == "the node does not exist any more"
+    assert (await record()).problem == "the node no longer exists"
 
 
 async def test_the_annotation_stays_within_its_bound(cluster, record):

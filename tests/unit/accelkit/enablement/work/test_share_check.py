@@ -116,7 +116,7 @@ def test_which_card_a_container_has_is_told_by_its_device_nodes():
     assert find_wrong_node(enflame, CARD, ["/dev/gcu7"]) == ""
     assert find_wrong_node(amd, CARD, ["/dev/dri/card3", "/dev/dri/renderD131"]) == ""
     assert "2 device nodes" in find_wrong_node(amd, CARD, ["/dev/dri/card3", "/dev/dri/renderD1", "/dev/dri/renderD2"])
-    assert "does not have /dev/dri/card3" in find_wrong_node(amd, CARD, ["/dev/dri/card0", "/dev/dri/renderD131"])
+    assert "lacks /dev/dri/card3" in find_wrong_node(amd, CARD, ["/dev/dri/card0", "/dev/dri/renderD131"])
 
 
 def test_nodes_of_all_vendors_are_looked_for_in_one_folder(tmp_path):
