@@ -52,11 +52,11 @@ class Applier:
         api: an open client whose timeout is shorter than a leadership term.
         events: the recorder of Events.
         namespace: the namespace of Jobs.
-        reset_job: the CronJob that holds the template of Jobs; empty for none.
-        job_seconds: the deadline of Jobs whose template has none.
-        leads: returns whether this replica may currently write.
-        on_node: receives each node that a write has changed.
-        count: is called with the name and result of each action.
+        reset_job: the CronJob that contains the template of Jobs; empty for none.
+        job_seconds: the deadline of Jobs whose template has no deadline.
+        leads: a function that returns whether this replica may currently write.
+        on_node: a function that receives each node that a write has changed.
+        count: a function that receives the name and result of each action.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Applier:
         """Carry out the actions in order, and stop at the first one that fails.
 
         Raises:
-            ApiError: the API server refused an action or did not respond; no later action was carried out.
+            ApiError: the API server refused an action or did not respond; the remaining actions were not carried out.
             ConfigurationError: no Job template exists.
             NotLeadingError: another replica is the leader.
         """
         version = view.version
         for action in actions:
             if not self._leads():
-                raise NotLeadingError("another replica leads")
+                raise NotLeadingError("another replica is the leader")
             try:
                 version = await self._do(view, version, action)
             except (ApiError, ConfigurationError):
@@ -94,7 +94,7 @@ class Applier:
                 raise
 
     async def _do(self, view: NodeView, version: str, action: Action) -> str:
-        """Carry out one action; return the resource version of the node after it."""
+        """Carry out one action; return the resource version of the node after the action."""
         result = "done"
         match action:
             case WriteNode() | WriteCondition():
@@ -121,13 +121,14 @@ class Applier:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A disruption budget refused it, or two budgets select the pod, which the API server reports as a server
-            # error. A user's budget must not end the pass over all nodes. Later passes try again until the deadline.
+            # A disruption budget refused the eviction, or two budgets select the pod, which the API server reports as
+            # a server error. A user's budget must not end the pass over all nodes. Later passes retry until the
+            # deadline.
             if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
-            # A user's webhook refused it. This must not affect other pods on the card or other cards on the node.
+            # A user's webhook refused the eviction, which must not affect other pods or cards.
             if not exc.unanswered:
-                log.warning("cannot evict pod %s: %s", action.pod, exc)
+                log.warning("eviction failed pod=%s error=%s", action.pod, exc)
                 return "failed"
             raise
         return "done"
@@ -138,13 +139,13 @@ class Applier:
         if template is None:
             raise ConfigurationError(
                 f"cannot reset cards: CronJob {self._reset_job} does not exist in namespace {self._namespace}",
-                next_step="create it, suspended, or leave reset_job empty and reset cards manually",
+                next_step="create it with spec.suspend: true, or leave reset_job empty and reset cards manually",
             )
         variables = {
             "ACCELKIT_CARD": action.card,
             "ACCELKIT_NODE": view.name,
             "ACCELKIT_REASON": action.reason,
-            # A root user on the node can write any text into the inventory, and a privileged Job reads this value.
+            # The root user of a node can write any text into the inventory, and a privileged Job reads this value.
             "ACCELKIT_BDF": next(
                 (card.bdf for card in view.cards or () if card.id == action.card and PCI_ADDRESS.fullmatch(card.bdf)),
                 "",
@@ -155,6 +156,6 @@ class Applier:
         try:
             await self._api.post(build_collection_path("batch/v1", "jobs", self._namespace), job)
         except ApiError as exc:
-            # The Job was created before a crash, because its name is specific to this fault.
+            # The name of the Job is specific to this fault, so the Job was created before a crash.
             if not exc.already_exists:
                 raise

@@ -29,7 +29,7 @@ class BreakerStore:
         self._collection = build_config_maps_path(namespace)
 
     async def read(self) -> str | None:
-        """Return why the breaker is open; None if it is closed.
+        """Return the reason why the breaker is open; None if it is closed.
 
         Raises:
             ApiError: the API server refused the request or did not respond.
@@ -41,7 +41,7 @@ class BreakerStore:
             data = msgspec.json.decode(answer, type=ConfigMap).data or {}
         except msgspec.MsgspecError:
             data = {}
-        return data.get(_REASON_KEY) or "it was found open, without a reason"
+        return data.get(_REASON_KEY) or "unknown, because the ConfigMap contains no reason"
 
     async def write(self, reason: str) -> None:
         """Record that the breaker is open, with the reason.
@@ -49,7 +49,7 @@ class BreakerStore:
         Raises:
             ApiError: the API server refused the request or did not respond.
         """
-        # With a component label, each playbook run would delete the ConfigMap and thereby close the breaker.
+        # The ConfigMap has no component label, because each playbook run would then delete it and close the breaker.
         metadata = {"name": self.name, "labels": PART_OF_LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_REASON_KEY: reason}}
         await self._api.post(self._collection, body)

@@ -24,7 +24,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - the address of the pod is unknown when it 
 _DEFAULTS = RemediationSettings()
 
 
-@click.command("remediation", short_help="Isolate, drain and return failed cards.")
+@click.command("remediation", short_help="Isolate, drain and repair failed cards.")
 @click.version_option(__version__, prog_name="accelkit remediation")
 @own_namespace_option
 @kubeconfig_option
@@ -32,7 +32,7 @@ _DEFAULTS = RemediationSettings()
     "--lease",
     required=True,
     envvar="ACCELKIT_LEASE",
-    help="NAMESPACE/NAME of the Lease that elects the acting replica.",
+    help="Lease for leader election, as NAMESPACE/NAME.",
 )
 @click.option("--identity", required=True, envvar="POD_NAME", help="Unique name of this replica (POD_NAME).")
 @click.option(
@@ -41,56 +41,62 @@ _DEFAULTS = RemediationSettings()
     default=_DEFAULTS.mode.value,
     show_default=True,
     envvar="ACCELKIT_REMEDIATION_MODE",
-    help="dry-run reports the actions and changes no node and no pod.",
+    help="Mode of remediation; dry-run reports the actions without changing nodes or pods.",
 )
 @click.option(
     "--max-unavailable",
     type=_SHARE,
     default=_DEFAULTS.max_unavailable,
     show_default=True,
-    help="Share of the nodes with cards under remediation at once; at least one node, unless it is 0.",
+    help="Maximum share of nodes with cards under remediation at once; at least one node, unless the share is 0.",
 )
 @click.option(
     "--trip-share",
     type=_SHARE,
     default=_DEFAULTS.trip_share,
     show_default=True,
-    help="If cards of more than this share of the nodes fail within the window, remediation stops.",
+    help="Share of nodes; remediation stops if cards on more nodes fail within the window.",
 )
 @click.option(
-    "--trip-seconds", type=_SECONDS, default=_DEFAULTS.trip_seconds, show_default=True, help="Window of --trip-share."
+    "--trip-seconds",
+    type=_SECONDS,
+    default=_DEFAULTS.trip_seconds,
+    show_default=True,
+    help="Window for --trip-share, in seconds.",
 )
-@click.option("--taint/--no-taint", default=True, show_default=True, help="Whether to taint the node too.")
+@click.option("--taint/--no-taint", default=True, show_default=True, help="Also taint the node.")
 @click.option(
     "--drain-seconds",
     type=_SECONDS,
     default=_DEFAULTS.drain_seconds,
     show_default=True,
-    help="Seconds to evict the pods of a card before an administrator is called.",
+    help="Time limit for evicting the pods of a card before an administrator is called, in seconds.",
 )
 @click.option(
-    "--reset-job", default="", help="Suspended CronJob in --namespace with the template of the Job that resets a card."
+    "--reset-job",
+    default="",
+    help="Suspended CronJob in --namespace that contains the template of the Job that resets a card.",
 )
 @click.option(
     "--repair-seconds",
     type=_SECONDS,
     default=_DEFAULTS.repair_seconds,
     show_default=True,
-    help="Seconds that the Job, and then the card, may take.",
+    help="Time limit for the Job, and then for the recovery of the card, in seconds.",
 )
 @click.option(
     "--healthy-seconds",
     type=_SECONDS,
     default=_DEFAULTS.healthy_seconds,
     show_default=True,
-    help="Seconds that a card must be healthy before its isolation is lifted.",
+    help="Time for which a card must be healthy before its isolation is lifted, in seconds.",
 )
 @click.option(
     "--stage",
     "stages",
     type=click.Choice([each.value for each in Stage]),
     multiple=True,
-    help="Stage that must pass after the repair; may be repeated.",
+    help="Stage that must pass after the repair; repeatable.",
 )
 @click.option(
     "--dialect",
@@ -98,18 +104,22 @@ _DEFAULTS = RemediationSettings()
     multiple=True,
     default=("native",),
     show_default=True,
-    help="Dialect of the pods, as configured for the extender; may be repeated.",
+    help="Dialect of the pods, as configured for the extender; repeatable.",
 )
 @click.option(
-    "--agent-name", default="accelkit-node-agent", show_default=True, help="Name of the node agents' objects."
+    "--agent-name", default="accelkit-node-agent", show_default=True, help="Name of the node agent's objects."
 )
 @click.option(
-    "--pause-seconds", type=_SECONDS, default=10.0, show_default=True, help="Seconds between two passes over all nodes."
+    "--pause-seconds",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Pause between two passes over all nodes, in seconds.",
 )
-@click.option("--metrics-port", type=_PORT, help="Port of /healthz, /readyz, /version, /metrics, without TLS.")
+@click.option("--metrics-port", type=_PORT, help="Port for /healthz, /readyz, /version and /metrics, without TLS.")
 @log_format_option
 def remediation(**options: Any) -> None:
-    """Isolate failed cards, evict their pods, and return the cards after the repair."""
+    """Isolate failed cards, evict their pods, and lift the isolation after the repair."""
     set_up_service_log("remediation", None, LogFormat(options["log_format"]))
     asyncio.run(run(read_options(options)))
 

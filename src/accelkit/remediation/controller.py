@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # If the API server has not responded for longer than this, the data is too old for a decision.
 _SILENCE_SECONDS: Final = 10.0
-# If the response to the first write of a remediation is lost, the node counts as under remediation for this long, even
+# If the response to the first write of a remediation is lost, the node counts as under remediation for this time, even
 # without a record.
 _UNCERTAIN_SECONDS: Final = 60.0
 
@@ -49,7 +49,7 @@ class Store(Protocol):
     """Storage of an open breaker."""
 
     async def read(self) -> str | None:
-        """Return why the breaker is open; None if it is closed."""
+        """Return the reason why the breaker is open; None if it is closed."""
 
     async def write(self, reason: str) -> None:
         """Store an open breaker."""
@@ -59,16 +59,16 @@ class Controller:
     """Controller of remediation for the whole cluster.
 
     Args:
-        nodes: returns a summary of each node.
-        reader: reads a single node from the API server.
-        writer: carries out decided actions.
-        store: stores an open breaker.
+        nodes: a function that returns a summary of each node.
+        reader: the reader of single nodes from the API server.
+        writer: the writer of decided actions.
+        store: the storage of an open breaker.
         settings: the administrator's settings.
         metrics: the metrics of the service.
-        ready: returns whether this replica is the leader and has read all nodes since it became the leader.
-        silent_seconds: returns how long the API server has not responded.
-        clock: returns seconds of a monotonic clock.
-        wall: returns the wall-clock time in Unix seconds, for records.
+        ready: a function that returns whether this replica is the leader and has read all nodes in this term.
+        silent_seconds: a function that returns the time since the last response of the API server.
+        clock: a monotonic clock, in seconds.
+        wall: a wall clock for records, in Unix seconds.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Controller:
                 try:
                     await self.run_pass()
                 except (ApiError, ConfigurationError, NotLeadingError) as exc:
-                    log.warning("this pass ends early: %s", exc)
+                    log.warning("remediation pass ended early error=%s", exc)
             await asyncio.sleep(pause_seconds)
 
     async def run_pass(self) -> None:
@@ -112,7 +112,7 @@ class Controller:
             NotLeadingError: another replica is the leader.
         """
         if self._silent_seconds() > _SILENCE_SECONDS:
-            log.warning("the API server does not answer, so this pass does nothing")
+            log.warning("skipped remediation pass reason='the API server does not respond'")
             return
         nodes = self._nodes()
         with_cards = sum(each.has_cards for each in nodes)
@@ -135,9 +135,11 @@ class Controller:
         elif self._stored:
             self._stored = False
             self.breaker.close()
-            log.warning("the breaker was closed: its ConfigMap was deleted")
+            log.warning("closed breaker reason='its ConfigMap was deleted'")
         if self.breaker.observe(fresh, with_cards, self._clock()):
-            log.error("opened the breaker; remediation stops until an administrator closes it: %s", self.breaker.reason)
+            log.error(
+                "opened breaker; remediation stops until an administrator closes it reason=%r", self.breaker.reason
+            )
             self._metrics.count("breaker", "done")
         if self.breaker.open and not self._stored and self._settings.mode is Mode.ON:
             await self._store.write(self.breaker.reason)
@@ -152,7 +154,7 @@ class Controller:
         }
 
     async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> HoldReason:
-        """Carry out the next step for one node; return the reason if nothing is done."""
+        """Carry out the next step for one node; return the reason if no action is taken."""
         dry = self._settings.mode is Mode.DRY_RUN
         if dry and (node.recorded or node.fresh == self._planned.get(node.name)):
             return ""
@@ -170,7 +172,7 @@ class Controller:
             # error.
             if isinstance(exc, ApiError) and exc.unavailable:
                 raise
-            log.warning("cannot remediate node %s in this pass: %s", node.name, exc)
+            log.warning("remediation failed in this pass node=%s error=%s", node.name, exc)
             return "Refused"
         finally:
             under |= self._begun.keys() | self._planned.keys()
@@ -186,21 +188,21 @@ class Controller:
         for step, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
             for card in cards:
                 self._metrics.count(step, "done")
-                log.info("%s: card %s of node %s", step, card, view.name)
+                log.info("remediation step=%s card=%s node=%s", step, card, view.name)
         for card, seconds in decision.lifted.items():
             if self._times.is_plausible(view.name, card, seconds, self._clock()):
                 self._metrics.observe_repair(seconds)
             else:
-                log.warning("node %s: its record has no plausible duration of the repair of card %s", view.name, card)
+                log.warning("ignored implausible repair duration in record node=%s card=%s", view.name, card)
 
     async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
-        """Report what would be done, once for each set of faults on a node, without writing to the node."""
+        """Report the planned actions once for each set of faults on a node, without writing to the node."""
         if not decision.begun:
             return
         holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}
         for card in decision.begun:
             self._metrics.count("isolate", "planned")
-            log.info("dry-run: card %s of node %s would be isolated", card, view.name)
+            log.info("planned isolation (dry-run) card=%s node=%s", card, view.name)
         for _ in holders:
             self._metrics.count("evict", "planned")
         pods = f" and evict {', '.join(sorted(map(str, holders)))}" if holders else ""

@@ -14,12 +14,12 @@ class RemediationMetrics:
     """The metrics of the service.
 
     Args:
-        leads: returns whether this replica is the acting leader.
-        nodes: returns the number of nodes under remediation.
-        called: returns the number of their cards for which an administrator was called.
-        breaker: returns whether the breaker is open.
-        unreadable: returns the number of unreadable objects.
-        silent_seconds: returns how long the API server has not responded.
+        leads: a function that returns whether this replica is the leader.
+        nodes: a function that returns the number of nodes under remediation.
+        called: a function that returns the number of cards for which an administrator was called.
+        breaker: a function that returns whether the breaker is open.
+        unreadable: a function that returns the number of unreadable objects.
+        silent_seconds: a function that returns the time since the last response of the API server.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class RemediationMetrics:
         )
         self._repairs = Histogram(
             "accelkit_remediation_repair_duration_seconds",
-            "Seconds from the isolation of a card until it was lifted.",
+            "Seconds from the isolation of a card until the isolation was lifted.",
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._held = Gauge(
             "accelkit_remediation_held_nodes",
-            "Nodes with failed cards for which nothing is done now, by reason.",
+            "Nodes with failed cards on which no action is currently taken, by reason.",
             ["reason"],
             registry=self.registry,
         )
         for name, text, read in (
-            ("accelkit_leader", "1 if this replica acts.", leads),
+            ("accelkit_leader", "1 if this replica is the leader.", leads),
             ("accelkit_remediation_nodes", "Nodes under remediation.", nodes),
             (
                 "accelkit_remediation_called_cards",
@@ -61,7 +61,7 @@ class RemediationMetrics:
             ),
             ("accelkit_remediation_breaker_open", "1 if the breaker is open: too many nodes failed together.", breaker),
             ("accelkit_unreadable_objects", "Objects that cannot be read and are left out.", unreadable),
-            ("accelkit_api_silence_seconds", "How long the API server has been away.", silent_seconds),
+            ("accelkit_api_silence_seconds", "Seconds for which the API server has been unreachable.", silent_seconds),
         ):
             Gauge(name, text, registry=self.registry).set_function(read)
 
@@ -70,11 +70,11 @@ class RemediationMetrics:
         self._actions.labels(action, result).inc()
 
     def observe_repair(self, seconds: float) -> None:
-        """Record how long the repair of a card took, when its isolation is lifted."""
+        """Record the duration of a repair after the isolation of the card is lifted."""
         self._repairs.observe(seconds)
 
     def set_held(self, reasons: dict[str, int]) -> None:
-        """Set the number of nodes for which nothing is done, by reason."""
+        """Set the number of nodes on which no action is taken, by reason."""
         self._held.clear()
         for reason, number in reasons.items():
             self._held.labels(reason).set(number)

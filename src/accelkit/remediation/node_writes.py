@@ -1,4 +1,4 @@
-"""Two requests that change a node: one for its metadata and taints, one for its condition."""
+"""Requests that change the metadata and taints of a node, or its condition."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def write_node(api: ApiClient, view: NodeView, version: str, action: Write
     """Change a node if it still has this resource version; return the changed node.
 
     Raises:
-        ApiError: the API server did not respond, or refused: with 409 if another client has changed the node in the
-            meantime.
+        ApiError: the API server did not respond, or refused the request; the status is 409 if another client has
+            changed the node in the meantime.
     """
     precondition = {"uid": view.uid, "resourceVersion": version}
     path = build_node_path(view.name)

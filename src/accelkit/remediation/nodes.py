@@ -1,4 +1,4 @@
-"""Index of all nodes with the data that decides which of them the controller must process."""
+"""Index of all nodes, with the data that determines which nodes the controller must process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Spec(msgspec.Struct):
 
 
 class NodeObject(msgspec.Struct):
-    """A node from the API server, with the fields that are read."""
+    """A node from the API server, reduced to the fields that accelkit reads."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -51,7 +51,7 @@ class NodeObject(msgspec.Struct):
 
 
 def view_node(node: NodeObject) -> NodeView:
-    """Return the data of a node that the object itself contains, without its pods and the state of its agent."""
+    """Return the data of a node that the Node object contains, without its pods and the state of its agent."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return NodeView(
         name=node.metadata.name,
@@ -72,14 +72,14 @@ def view_node(node: NodeObject) -> NodeView:
 
 @dataclass(frozen=True)
 class NodeSummary:
-    """The data that the index keeps of a node.
+    """The data of a node in the index.
 
     Attributes:
         version: its resource version.
         has_cards: whether it is known to have cards.
-        fresh: its faults on which no action has been taken yet, as pairs of card ID and fault identity.
-        recorded: whether it has a record, readable or not.
-        active: whether any of its cards are, or may be, under remediation.
+        fresh: its faults for which no action has been taken yet, as pairs of card ID and fault identity.
+        recorded: whether it has a record, even if the record is unreadable.
+        active: whether any of its cards are under remediation, or may be because the record is unreadable.
         called: the number of its cards for which an administrator was called.
     """
 
@@ -130,7 +130,7 @@ class NodeIndex:
             self.take(node)
 
     def take(self, node: NodeObject) -> None:
-        """Store a node, unless the index has a later version, because the watch lags behind the responses to writes."""
+        """Store a node, unless the index has a newer version. The watch lags behind the responses to writes."""
         known = self._nodes.get(node.metadata.name)
         if known is not None and is_older(node.metadata.resource_version, known.version):
             return

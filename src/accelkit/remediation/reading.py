@@ -1,7 +1,7 @@
 """Reader of one node with its pods and all other data that determines the next step.
 
-Few nodes are under remediation, and the actions are hard to revert. So the reader queries the API server each time
-instead of using a watch.
+The reader queries the API server each time instead of using a watch, because few nodes are under remediation, and the
+actions are hard to revert.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NodeReader:
         api: an open client.
         namespace: the namespace of accelkit, in which the node agents and the Jobs run.
         agent: the value of the label that identifies the pods of the node agents.
-        dialects: the dialects whose resource names count.
+        dialects: the dialects whose resource names pods may use.
         reads_jobs: whether to read Jobs.
     """
 
@@ -67,7 +67,7 @@ class NodeReader:
         """Return the current node; None if it does not exist.
 
         Raises:
-            ApiError: the API server refused or did not respond, or the node cannot be decoded.
+            ApiError: the API server refused the request or did not respond, or the node cannot be decoded.
         """
         answer = await get_if_present(self._api, build_node_path(name))
         if answer is None:
@@ -104,7 +104,7 @@ class NodeReader:
         return {pod.metadata.uid: pod for pod in found}, ledger
 
     def _is_agent(self, pod: Pod) -> bool:
-        """Return whether a pod is the node's agent pod and is ready."""
+        """Return whether a pod is a ready pod of the node agent."""
         meta = pod.metadata
         ours = meta.namespace == self._namespace and (meta.labels or {}).get(NAME_LABEL) == self._agent
         if not ours or meta.deletion_timestamp is not None:

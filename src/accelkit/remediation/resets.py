@@ -37,7 +37,7 @@ class Reset:
         namespace: the namespace of both.
         node: the node on which the pod runs, regardless of taints.
         variables: the environment variables for all containers of the Job.
-        seconds: the deadline of the Job if the template has none.
+        seconds: the deadline of the Job if the template has no deadline.
     """
 
     template: str
@@ -49,10 +49,10 @@ class Reset:
 
 
 def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
-    """Return the Job, built from a CronJob that was read from the API server.
+    """Return the Job that resets a card, built from a CronJob in JSON.
 
     Raises:
-        ConfigurationError: the CronJob cannot be used.
+        ConfigurationError: the CronJob cannot be decoded or is not suspended.
     """
     try:
         found = msgspec.json.decode(cron_job, type=_CronJob).spec
@@ -60,7 +60,7 @@ def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
         raise ConfigurationError(f"cannot decode CronJob {reset.template}: {exc}") from exc
     if not found.suspend:
         raise ConfigurationError(
-            f"CronJob {reset.template} is not suspended, so it would reset cards on its schedule",
+            f"cannot reset cards: CronJob {reset.template} is not suspended, so it would also run on its schedule",
             next_step=f"set its spec.suspend to true in namespace {reset.namespace}",
         )
     spec = dict(found.job_template.spec)
@@ -70,7 +70,7 @@ def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
     for kind in ("initContainers", "containers"):
         if kind in pod:
             pod[kind] = [{**each, "env": [*(each.get("env") or ()), *env]} for each in pod[kind]]
-    # The pod must run on this node regardless of taints and cordons, and on no other.
+    # The pod must run only on this node, regardless of taints and cordons.
     pod |= {"nodeName": reset.node, "tolerations": [{"operator": "Exists"}]}
     spec["template"] = {**pod_template, "spec": pod}
     spec.setdefault("activeDeadlineSeconds", max(1, int(reset.seconds)))

@@ -31,7 +31,7 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# Requests that are sent at the end of a term succeed or fail before the term of another replica can begin.
+# The timeout of requests: requests at the end of a term must end before the term of another replica can begin.
 _WRITE_SECONDS: Final = 5.0
 
 
@@ -42,12 +42,12 @@ class ServiceOptions:
     Attributes:
         settings: the administrator's settings.
         namespace: the namespace of accelkit.
-        lease: the Lease that elects the acting replica.
+        lease: the Lease for leader election.
         identity: the unique name of this replica.
         agent: the name of the node agents' pods.
-        dialects: the dialects whose resource names count.
+        dialects: the dialects whose resource names pods may use.
         pause_seconds: the pause between two passes.
-        kubeconfig: a kubeconfig; None to use the pod's service account or the environment.
+        kubeconfig: the path of a kubeconfig; None to use the pod's service account or the environment.
         metrics: the address that serves probes and metrics; None for no port.
     """
 
@@ -73,7 +73,7 @@ async def run(options: ServiceOptions) -> None:
     connection = load_connection(options.kubeconfig)
     async with ApiClient(connection) as api, ApiClient(connection, timeout_seconds=_WRITE_SECONDS) as writer:
         await _Service(options, api, writer).run(stop)
-    log.info("remediation stopped")
+    log.info("stopped remediation")
 
 
 class _Service:
@@ -122,7 +122,7 @@ class _Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set or a component fails."""
-        log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
+        log.info("started leader election identity=%s lease=%s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
@@ -146,5 +146,5 @@ class _Service:
         self._begun = False
 
     def _explain_unready(self) -> str:
-        """Return why this replica is not ready to lead; empty if it is."""
+        """Return the reason why this replica is not ready to become the leader; empty if it is ready."""
         return "" if self._read else "the cluster has not been read yet"

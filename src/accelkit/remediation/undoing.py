@@ -1,4 +1,4 @@
-"""Removal of all changes on all nodes. The service must not run at the same time."""
+"""Removal of all remediation changes from all nodes. The service must not run at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.texts import list_some, shorten
 
-# Attempts for each node. The kubelet changes the node often, which causes conflicts.
+# The number of attempts for each node. The kubelet changes the node often, which causes conflicts.
 _TRIES = 10
 
 
@@ -21,18 +21,18 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
 
     Args:
         api: an open client.
-        dry_run: whether to write nothing.
+        dry_run: whether to skip all writes.
 
     Raises:
-        ApiError: the API server did not respond. Or, raised after all other nodes are processed: it refused a write, or
-            a record is unreadable.
+        ApiError: the API server did not respond. If it refused a write, or a record is unreadable, the error is raised
+            after all other nodes are processed.
     """
     nodes, _ = await list_all(api, NODES, NodeObject)
     changed, unreadable, refused = list[str](), list[str](), list[str]()
     for node in sorted(nodes, key=lambda each: each.metadata.name):
         view = view_node(node)
         if view.record is None:
-            # A kubelet may write the record of its node, so an unreadable record must not stop the other nodes.
+            # A kubelet may write the record of its node, so an unreadable record must not block the other nodes.
             unreadable.append(view.name)
         elif build_undo(view):
             changed.append(view.name)
@@ -40,15 +40,15 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                 if not dry_run:
                     await _undo(api, node)
             except ApiError as exc:
-                # A refused write for one node must not stop the others. A node that was deleted needs no write.
+                # A refused write for one node must not block the other nodes. Deleted nodes need no write.
                 if exc.unavailable:
                     raise
                 if not exc.not_found:
                     refused.append(f"{view.name} ({shorten(exc.message)})")
     if unreadable:
         raise ApiError(
-            f"cannot read the record of remediation on node {list_some(unreadable)}",
-            next_step="remove the cordon, taint, condition and the annotation accelkit.io/remediation manually",
+            f"cannot read the remediation record of node {list_some(unreadable)}",
+            next_step="remove the cordon, the taint, the condition and the annotation accelkit.io/remediation manually",
         )
     if refused:
         raise ApiError(f"cannot undo the remediation of node {list_some(refused)}", next_step="try again")

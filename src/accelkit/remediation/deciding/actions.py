@@ -54,10 +54,10 @@ class WriteCondition:
 
 @dataclass(frozen=True)
 class WriteNode:
-    """A write of the record, the cordon, the repaired cards and the taints in one request, if the node has not changed.
+    """A conditional write of the record, the cordon, the repaired cards and the taints of a node in one request.
 
     Attributes:
-        changed: those of `cordon`, `repaired` and `taints` that differ from the node's current values.
+        changed: the fields among `cordon`, `repaired` and `taints` that differ from the node's current values.
     """
 
     record: NodeRecord
@@ -77,9 +77,9 @@ class Decision:
     Attributes:
         actions: the actions; each one is carried out only if the previous one succeeded.
         begun: cards whose remediation begins.
-        lifted: cards whose isolation is lifted, with the seconds since the record says that they were isolated.
+        lifted: cards whose isolation is lifted, with the seconds since their isolation according to the record.
         dismissed: cards whose cordon an administrator removed.
-        hold: the reason why nothing is done; empty if there is none.
+        hold: the reason why no action is taken; empty if there is none.
     """
 
     actions: tuple[Action, ...] = ()

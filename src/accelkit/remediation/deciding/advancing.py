@@ -24,7 +24,7 @@ class Advance:
     Attributes:
         record: the new record; None if the isolation is lifted.
         actions: the actions to carry out before the record is written.
-        repaired: whether the card is added to the repaired cards that the node agent reads.
+        repaired: whether the card is added to the list of repaired cards, which the node agent reads.
     """
 
     record: CardRecord | None
@@ -37,10 +37,10 @@ class CardCase:
     """A card under remediation.
 
     Attributes:
-        view: its node.
-        name: its ID.
+        view: the node of the card.
+        name: the ID of the card.
         card: the card from the inventory; None if the inventory does not list it, for example after a replacement.
-        record: its record.
+        record: the record of the card.
         settings: the administrator's settings.
         now: Unix seconds.
         act: whether pods may be evicted and cards reset.
@@ -60,7 +60,7 @@ class CardCase:
         return self.now - self.record.step_since
 
     def keep(self, *actions: Action, **changes: Any) -> Advance:
-        """Return the record with some changes, and the actions to carry out before it is written."""
+        """Return the changed record, and the actions to carry out before it is written."""
         return Advance(msgspec.structs.replace(self.record, **changes), actions)
 
     def enter(self, step: Step, *actions: Action) -> Advance:
@@ -68,7 +68,7 @@ class CardCase:
         return self.keep(*actions, step=step, step_since=self.now, late=False)
 
     def call(self, reason: str, text: str) -> Advance:
-        """Return an advance that calls an administrator. Remediation then waits until the card is healthy or free."""
+        """Return the advance that calls an administrator. Remediation then waits until the card is healthy or free."""
         return self.keep(NodeEvent(reason, text), late=True)
 
 
@@ -114,7 +114,7 @@ def _has_passed(case: CardCase) -> bool:
 
 
 def _announce(case: CardCase, fault: CardFault) -> Advance:
-    outcome = "it will be evicted" if fault.drains else "it may run on"
+    outcome = "the pod will be evicted" if fault.drains else "the pod can continue to run"
     text = f"card {case.name} of node {case.view.name} has failed ({fault.reason}); {outcome}"
     events = (PodEvent(each.pod, text) for each in case.view.holders.get(case.name, ()))
     return case.enter(Step.DRAINING if fault.drains else Step.REPAIRING, *events)
@@ -128,7 +128,7 @@ def _drain(case: CardCase, _fault: CardFault) -> Advance:
         return case.keep()
     if case.waited >= case.settings.drain_seconds:
         left = len(view.holders.get(name, ())) + len(view.unplaced)
-        cause = f"{left} pods may hold it" if left else "its agent does not report it as free"
+        cause = f"{left} pods may still use it" if left else "the node agent does not report it as free"
         text = f"card {name} is not free after {case.settings.drain_seconds:.0f} s: {cause}; delete them to continue"
         return case.call("DrainLate", text)
     leaving = sorted(
@@ -136,8 +136,8 @@ def _drain(case: CardCase, _fault: CardFault) -> Advance:
         key=lambda each: (each.priority, each.pod.namespace, each.pod.name),
     )
     lowest = [each for each in leaving if each.priority == leaving[0].priority]
-    # If there are many pods, rotate through them, because disruption budgets may refuse the eviction of all the first
-    # ones.
+    # If there are many pods, rotate through them, because disruption budgets may refuse all evictions of the first
+    # batch.
     first = int(case.waited) % len(lowest) if len(lowest) > case.settings.evictions else 0
     batch = (lowest[first:] + lowest[:first])[: case.settings.evictions]
     return case.keep(*(Evict(each.pod, name) for each in batch))
@@ -152,10 +152,10 @@ def _repair(case: CardCase, fault: CardFault) -> Advance:
         return case.call("RepairNeeded", text)
     if record.job:
         return _follow_job(case, fault)
-    # A reset would end pods that received the card in the meantime.
+    # A reset would terminate pods that received the card in the meantime.
     if not case.view.is_free(name):
         return case.enter(Step.DRAINING)
-    # The record names the Job before the Job is created, so that a second Job is never created.
+    # The name of the Job is recorded before the Job is created, so that a second Job is never created.
     return _rename_job(case)
 
 
@@ -166,13 +166,12 @@ def _follow_job(case: CardCase, fault: CardFault) -> Advance:
         done = msgspec.structs.replace(record, repaired=True, step_since=case.now)
         return Advance(done, repaired=True)
     if state is JobState.FAILED or late:
-        problem = "has failed" if state is JobState.FAILED else "has not repaired it in time"
-        text = f"card {name}: the Job {record.job} {problem}; repair the card, then annotate accelkit.io/mended={name}"
+        problem = "failed" if state is JobState.FAILED else "did not repair the card in time"
+        text = f"card {name}: Job {record.job} {problem}; repair it, then annotate the node accelkit.io/mended={name}"
         return case.call("RepairFailed", text)
     if state is None and not record.repaired and case.view.is_free(name):
         if record.job != _name_job(case, record.step_since):
-            # A kubelet may write its node's record. By recording the name of another node's Job, it could block that
-            # Job.
+            # A kubelet may write its node's record, and could block the Job of another node by recording its name.
             return _rename_job(case)
         return case.keep(CreateJob(record.job, name, fault.reason))
     return case.keep()
@@ -187,7 +186,7 @@ def _name_job(case: CardCase, since: float) -> str:
 
     Args:
         case: the card.
-        since: Unix seconds at which the Job was named: the start of the step in the record.
+        since: the start of the step in the record, in Unix seconds.
     """
     key = "\n".join((case.view.uid, case.name, case.record.fault, str(since)))
     return f"accelkit-reset-{hashlib.sha256(key.encode()).hexdigest()[:16]}"

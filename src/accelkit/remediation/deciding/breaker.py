@@ -1,20 +1,20 @@
-"""Circuit breaker that stops all remediation if many nodes fail together, because the cards are then not the cause."""
+"""Circuit breaker that stops all remediation if many nodes fail together, because cards are then not the cause."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-# In a one-node cluster, a single failure affects all nodes and is not significant.
+# In a cluster with one node, a single failure affects all nodes and is not significant.
 _FEWEST: Final = 2
 
 
 class Breaker:
-    """Counter of nodes whose cards failed recently. Only an administrator closes an open breaker.
+    """Counter of nodes whose cards failed recently. Only an administrator can close an open breaker.
 
     Args:
         share: the share of the nodes with cards above which the breaker opens.
-        seconds: how long a node counts after its failure is first observed.
+        seconds: the time for which a node counts after the first observation of its failure.
     """
 
     def __init__(self, share: float, seconds: float) -> None:
@@ -32,9 +32,9 @@ class Breaker:
         """Count the nodes with a new fault; return whether the breaker has just opened.
 
         Args:
-            failing: names of the nodes with a fault on which no action has been taken yet.
+            failing: names of the nodes with a new fault, for which no action has been taken yet.
             nodes: the number of nodes with cards.
-            now: seconds of a monotonic clock.
+            now: the current time of a monotonic clock, in seconds.
         """
         for name in failing - self._failing:
             self._failed_at[name] = now
@@ -51,6 +51,6 @@ class Breaker:
         self.reason = reason
 
     def close(self) -> None:
-        """Close the breaker and forget earlier failures, because an administrator has removed the cause."""
+        """Close the breaker and clear earlier failures, because an administrator has removed the cause."""
         self.reason = ""
         self._failed_at.clear()

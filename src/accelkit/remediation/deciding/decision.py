@@ -1,7 +1,8 @@
 """Decision about a node's next step: a pure function of its state and record, so a restart can resume at any point.
 
-A card is isolated (cordon, taint, condition), drained, repaired by a Job or an administrator, validated, and lifted. An
-isolation that an administrator removes is not repeated for the same fault. If the state is unknown, no action is taken.
+A card is isolated (cordon, taint, condition), drained, repaired by a Job or an administrator, validated, and lifted. If
+an administrator removes the isolation, it is not repeated for the same fault. If the state is unknown, no action is
+taken.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def _release_uncordoned(view: NodeView, record: NodeRecord, draft: _Draft) -> No
             del draft.cards[name]
             draft.dismissed[name] = each.fault
             draft.dropped.append(name)
-            text = f"card {name}: its cordon was removed, so {each.reason} is ignored until the card has another fault"
+            text = (
+                f"card {name}: its cordon was removed, so {each.reason} is ignored until the card has a different fault"
+            )
             draft.last.append(NodeEvent("RemediationDismissed", text, warning=False))
 
 
@@ -126,14 +129,14 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
 
 
 def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
-    """Add cards with a new fault; return the reason if this is not allowed."""
+    """Begin the remediation of cards with a new fault; return the reason if this is not allowed."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
     if not fresh:
         return ""
     if not permits.act:
         return "Breaker"
-    # A node that is already under remediation is not counted again.
+    # The limit does not apply to nodes that are already under remediation.
     if not permits.begin and not draft.cards:
         return "LimitReached"
     if view.unschedulable and not draft.cards:
@@ -150,7 +153,7 @@ def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, pe
 
 
 def _explain(card: Card, fault: CardFault) -> str:
-    after = "" if fault.drains else "; its pods stay"
+    after = "" if fault.drains else "; its pods continue to run"
     return (
         f"card {card.id} takes no new shares until it is repaired: {shorten(card.health_reason) or fault.reason}{after}"
     )
@@ -189,7 +192,7 @@ def _finish(
 
 
 def _list_conditions(view: NodeView, record: NodeRecord) -> list[Action]:
-    """Return the write that makes the condition match the record, if one is needed."""
+    """Return the write that updates the condition to match the record; empty if the condition is current."""
     if not record.cards or not record.condition:
         return []
     present = find_condition(view.conditions)

@@ -25,7 +25,7 @@ class CardFault:
         reason: CamelCase code, for conditions and taints.
         lasting: whether the agent reports the fault until the card is repaired, so that its identity is stable.
         drains: whether pods must be evicted from the card.
-        resets: whether a reset may repair it.
+        resets: whether a reset may repair the card.
     """
 
     identity: str
@@ -48,5 +48,5 @@ def find_fault(card: Card) -> CardFault | None:
 
 
 def is_nameable(card: Card) -> bool:
-    """Return whether a cordon can refer to the card by its ID."""
+    """Return whether the ID of the card is valid in a cordon annotation."""
     return "," not in card.id and card.id == card.id.strip()

@@ -1,4 +1,4 @@
-"""Functions that add, find and remove taints and words in annotations of a node, without changing earlier values."""
+"""Functions that add, find and remove taints and annotation words of a node, without changing other values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIGNED: Final = "accelkit: "
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A taint with all of its fields, which are needed because the list of taints is written as a whole."""
+    """A taint with all of its fields, because the list of taints is replaced as a whole."""
 
     key: str
     value: str = ""
@@ -44,7 +44,7 @@ def add_word(text: str | None, word: str) -> str:
 
 
 def remove_word(text: str | None, word: str, before: str | None) -> str | None:
-    """Return the annotation without the last such word; if no word remains, None, or `before` if that is empty."""
+    """Return the annotation without the last occurrence of the word; None if empty, or "" if `before` is empty."""
     words = (text or "").split(",")
     places = [place for place, each in enumerate(words) if each.strip() == word]
     if not places:
@@ -61,7 +61,7 @@ def find_taint(taints: Sequence[Taint]) -> Taint | None:
 
 
 def remove_taint(taints: Sequence[Taint], value: str) -> tuple[Taint, ...]:
-    """Return the taints without the one that accelkit added; a taint with a different value has another owner."""
+    """Return the taints without accelkit's taint; a taint with a different value belongs to another owner."""
     return tuple(
         each for each in taints if (each.key, each.effect, each.value) != (UNHEALTHY_TAINT, TAINT_EFFECT, value)
     )

@@ -1,4 +1,4 @@
-"""Removal of the changes that a node's record lists, and of no other changes."""
+"""Removal of only those changes that a node's record lists."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from accelkit.remediation.deciding.views import NodeView
 
 
 def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> WriteNode:
-    """Return the write that gives a node this record and removes the changes that the record no longer lists.
+    """Return the write that stores this record in a node and removes the changes that the record no longer lists.
 
     When a card leaves the record, its word is removed from the cordon. When the last card leaves, the taint is removed.
 
     Args:
         view: the current node, with a readable record.
-        record: the next record; the caller adds the cordon and the taint for cards that are new in it.
+        record: the next record; the caller adds the cordon and the taint for its new cards.
         repaired: the next value of the annotation that lists repaired cards.
     """
     before = view.record or NodeRecord()

@@ -28,16 +28,16 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record of one failed card.
 
     Attributes:
-        fault: the identity of its fault.
+        fault: the identity of the card's fault.
         reason: CamelCase code of the fault.
         step: the current step.
-        since: when the card was isolated, in Unix seconds.
-        step_since: when the current step began, in Unix seconds.
+        since: the time of the isolation in Unix seconds.
+        step_since: the start of the current step in Unix seconds.
         cordoned: whether accelkit added the card's word to the cordon.
         job: the name of the Job that resets the card; empty if there is none.
         repaired: whether the card was added to the list of repaired cards after the Job succeeded.
         late: whether a deadline has passed or a Job failed, and an administrator was called.
-        healthy_since: since when the card has been continuously healthy, in Unix seconds; 0 if it is not healthy.
+        healthy_since: the start of the card's current healthy period in Unix seconds; 0 if it is not healthy.
     """
 
     fault: str
@@ -57,7 +57,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         cards: the cards under remediation, by ID.
-        dismissed: by card, the faults that are ignored because an administrator removed the cordon.
+        dismissed: the faults, by card, that are ignored because an administrator removed the cordon.
         cordon_before: the cordon annotation before accelkit's first change; None if there was none.
         taint: the value of accelkit's taint; empty if accelkit added none.
         condition: whether accelkit wrote the condition.
@@ -81,7 +81,7 @@ class _Version(msgspec.Struct):
 
 
 def read_record(text: str | None) -> NodeRecord | None:
-    """Return the record of a node; empty if there is none, None if it is unreadable or has a different version."""
+    """Return the record of a node, empty without an annotation; None if it is unreadable or of another version."""
     if text is None:
         return NodeRecord()
     if len(text) > _MOST_BYTES:
@@ -96,5 +96,5 @@ def read_record(text: str | None) -> NodeRecord | None:
 
 
 def write_record(record: NodeRecord) -> str | None:
-    """Return the annotation's value; None to remove the annotation."""
+    """Return the value of the annotation; None if the annotation must be removed."""
     return None if record.empty else msgspec.json.encode(record, order="sorted").decode()

@@ -25,15 +25,15 @@ class RemediationSettings:
         mode: the mode.
         max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node may,
             unless the share is 0.
-        trip_share: if more than this share of these nodes fail within the window, all remediation stops.
+        trip_share: the share of nodes with cards; if more nodes fail within the window, all remediation stops.
         trip_seconds: the length of the window.
         taint: whether nodes get a taint in addition to the card's cordon.
-        drain_seconds: how long pods are evicted before an administrator is called.
-        evictions: the maximum number of pods to evict from a node in one pass.
+        drain_seconds: the time limit for evictions before an administrator is called.
+        evictions: the maximum number of evictions per card in one pass.
         reset_job: the suspended CronJob with the template of the Job that resets a card; empty for manual repairs.
-        repair_seconds: how long the Job may run, and then how long the card may take to become healthy, before an
-            administrator is called.
-        healthy_seconds: how long a card must be healthy before its isolation is lifted.
+        repair_seconds: the time limit for the Job, and then for the card to become healthy, before an administrator is
+            called.
+        healthy_seconds: the time for which a card must be healthy before its isolation is lifted.
         stages: the stages that must pass after the repair.
     """
 
@@ -50,6 +50,6 @@ class RemediationSettings:
     stages: tuple[Stage, ...] = ()
 
     def count_allowed(self, nodes: int) -> int:
-        """Return how many nodes may be under remediation at once, given the number of nodes with cards."""
-        # The addend keeps a product such as 0.2 x 15 from being rounded down to 2.
+        """Return the maximum number of nodes under remediation at once, given the number of nodes with cards."""
+        # The addend prevents rounding of a product such as 0.2 x 15 down to 2.
         return max(1, floor(self.max_unavailable * nodes + 1e-9)) if nodes and self.max_unavailable > 0 else 0

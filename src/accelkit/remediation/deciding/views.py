@@ -1,4 +1,4 @@
-"""State of one node at one moment: all data that decides the next step."""
+"""State of one node at one time, with all data that determines the next step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.model.stage import StageRecord
 from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import NodeRecord
 
-# Reasons why nothing is done on a node; empty if there is none.
+# Reasons why no action is taken on a node; empty if there is none.
 _Unknown = Literal["RecordUnreadable", "NodeNotReady", "AgentAway", "InventoryUnknown"]
 HoldReason = Literal["", _Unknown, "NodeCordoned", "Breaker", "LimitReached", "Refused"]
 
@@ -33,7 +33,7 @@ class Holder:
     Attributes:
         pod: the pod.
         priority: its priority.
-        stays: whether an eviction is pointless, because the pod is static or is being deleted.
+        stays: whether the pod cannot be evicted, because it is static or is already being deleted.
     """
 
     pod: PodRef
@@ -46,16 +46,16 @@ class NodeView:
     """One node.
 
     Attributes:
-        cards: the cards of its inventory; None if they are unknown.
+        cards: the cards in its inventory; None if they are unknown.
         record: its record; None if it is unreadable.
         holders: the pods that hold each card, by card.
-        unplaced: pods that hold cards, but it is unknown which ones.
-        observed: cards that the kubelet or a process holds, according to the node agent; None if that is unknown.
+        unplaced: pods that hold unknown cards.
+        observed: cards that the kubelet or a process holds, according to the node agent; None if unknown.
         ready: whether its kubelet is ready.
         watched: whether its agent is ready, so that the cards are up to date.
         unschedulable: whether the whole node is cordoned.
         jobs: the existing Jobs that the record names, by name.
-        stages: its stages; None if they are unreadable.
+        stages: the recorded results of its stages; None if they are unreadable.
     """
 
     name: str
@@ -79,7 +79,7 @@ class NodeView:
 
     @property
     def obstacle(self) -> HoldReason:
-        """Why no decision is possible; empty if all required data is known."""
+        """The reason why no decision is possible; empty if all required data is known."""
         if self.record is None:
             return "RecordUnreadable"
         if not self.ready:

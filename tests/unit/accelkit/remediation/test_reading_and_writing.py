@@ -310,6 +310,6 @@ async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undo
     api.fail_card("n", "GPU-0", **DRAIN)
     await Site(api).run_pass()
     api.put_node("a", remediation='{"version":9}')
-    with pytest.raises(ApiError, match=r"record of remediation on node a;.*manually"):
+    with pytest.raises(ApiError, match=r"remediation record of node a;.*manually"):
         await undo_all(api)
     assert strip(api.objects[f"{NODES}/n"]) == before
