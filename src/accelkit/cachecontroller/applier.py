@@ -1,4 +1,4 @@
-"""Writer of plans: it sends one request after another while this replica leads, and records refusals."""
+"""Writer that applies plans sequentially while this replica leads, and records refused requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 from accelkit.model.keys import CACHE_FINALIZER
 
-# Size limit of a pull secret, plain and as base64.
+# Size limit of a pull secret, decoded and in base64.
 _MOST_SECRET_BYTES: Final = 64 << 10
 _MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
 _PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
-# Limit for the refusal text, because quotas and other components' webhooks may return long texts.
+# Length limit of a refusal, because quotas and other components' webhooks may return long messages.
 _MOST_REFUSAL: Final = 400
 
 
@@ -41,13 +41,13 @@ class _Secret(msgspec.Struct):
 
 
 class Applier:
-    """Writes the changes of plans.
+    """Writer of the changes in plans.
 
     Args:
-        api: an open client with a short deadline for each request.
-        cluster: receives the responses from the API server.
-        metrics: counts the writes.
-        leads: returns whether this replica may write now.
+        api: open client with a short deadline for each request.
+        cluster: state that stores the responses of the API server.
+        metrics: metrics that count the writes.
+        leads: function that returns whether this replica may write now.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Applier:
         self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
-        """Apply a plan; deletions come first, so that they cannot conflict with the objects that replace them.
+        """Apply a plan, deletions first, so that deleted objects do not conflict with their replacements.
 
         Returns:
             Whether anything was written.
@@ -80,7 +80,7 @@ class Applier:
         return wrote
 
     async def write_status(self, cache: Cache, status: CacheStatus) -> None:
-        """Replace the status of a cache, if the cache still has the same UID.
+        """Replace the status of a cache if the UID of the cache is unchanged.
 
         Raises:
             ApiError: the API server refused or did not answer.
@@ -88,7 +88,7 @@ class Applier:
         """
         self._check()
         body = [
-            # This step changes nothing, but the API server rejects the patch if another cache now has this name.
+            # This step does not change the UID. It makes the API server reject the patch if a new cache has this name.
             {"op": "replace", "path": "/metadata/uid", "value": cache.metadata.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
         ]
@@ -97,7 +97,7 @@ class Applier:
         self._take(answer)
 
     async def set_finalizers(self, cache: Cache, finalizers: list[str]) -> None:
-        """Write a cache's finalizers, if the cache has not changed.
+        """Write the finalizers of a cache if the cache has not changed.
 
         Raises:
             ApiError: the API server refused or did not answer.
@@ -124,10 +124,10 @@ class Applier:
         return True
 
     async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
-        """Find the owner of the object that has the name: this cache, perhaps without its labels, or another owner.
+        """Check whether the existing object with this name belongs to the cache, even without the labels of the cache.
 
         Returns:
-            Whether the object belongs to the cache; otherwise a refusal is recorded.
+            Whether the object belongs to the cache. If it has a different owner, a refusal is recorded.
 
         Raises:
             ApiError: the API server refused or did not answer.
@@ -144,13 +144,13 @@ class Applier:
             self._cluster.put(name, observed)
             return True
         kind = name.kind.kind.removeprefix("Persistent").replace("VolumeClaim", "claim")
-        text = f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " exists and is not ours; it is not changed"
-        refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or give the cache another name")
+        text = f"{kind} {name.namespace}/{name.name}".replace(" /", " ") + " exists but does not belong to this cache"
+        refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}; delete it, or choose another name for the cache")
         self._cluster.refuse(name, refusal)
         return False
 
     async def _copy_secret(self, copied: SecretCopy) -> None:
-        """Copy a pull secret for pods that wait for it, unless it exists; the pods report a missing source."""
+        """Copy a pull secret for waiting pods, unless the copy exists; events of the pods report a missing source."""
         if copied in self._copied or self._cluster.find_refusal(copied.name) is not None:
             return
         self._check()
@@ -165,16 +165,16 @@ class Applier:
         key = next((each for each in PULL_SECRET_KEYS if each in found.data), "")
         content = found.data.get(key, "")
         if not key or len(content) > _MOST_SECRET:
-            text = f"holds neither {' nor '.join(PULL_SECRET_KEYS)}"
+            text = f"has neither {' nor '.join(PULL_SECRET_KEYS)}"
             if key:
                 text = f"has more than {_MOST_SECRET_BYTES} bytes of {key}"
-            refusal = Refusal(Reason.PULL_SECRET_UNREADABLE, f"Secret {where} {text}, and is not copied")
+            refusal = Refusal(Reason.PULL_SECRET_UNREADABLE, f"cannot copy Secret {where}: it {text}")
             self._cluster.refuse(copied.name, refusal)
             return
         owner = copied.owner
         reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
         metadata = {"name": copied.target[1], "ownerReferences": [{**reference, "uid": copied.owner_uid}]}
-        # The copy contains one key and a plain type, so that it requires no permissions for other kinds of Secrets.
+        # The copy has one key and a common type, so that the controller needs no permissions for other Secret types.
         type_ = found.type if found.type in _PULL_SECRET_TYPES else "Opaque"
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "data": {key: content}}
         try:
@@ -214,11 +214,11 @@ class Applier:
 
     def _note(self, name: ObjectName, exc: ApiError) -> None:
         if exc.unanswered or exc.conflict:
-            # The state is unknown or has changed: the next pass reads it.
+            # The state is unknown or has changed, so the next pass reads it.
             raise exc
         where = f"{name.kind.kind} {name.namespace}/{name.name}"
         self._cluster.refuse(
-            name, Refusal(exc.reason or "Refused", f"{where} is refused: {exc.message[:_MOST_REFUSAL]}")
+            name, Refusal(exc.reason or "Refused", f"cannot write {where}: {exc.message[:_MOST_REFUSAL]}")
         )
 
     def _take(self, answer: bytes) -> None:
@@ -229,11 +229,11 @@ class Applier:
 
     def _check(self) -> None:
         if not self._leads():
-            raise NotLeadingError("another replica is now the writer")
+            raise NotLeadingError("cannot write to the API server: this replica is no longer the leader")
 
 
 def build_cache_path(cache: Cache) -> str:
-    """Return the path of a cache."""
+    """Return the API path of a cache."""
     if cache.of_cluster:
         return build_object_path(CLUSTER_CACHES, cache.metadata.name)
     return build_object_path(build_collection_path(API, "gkmcaches", cache.metadata.namespace), cache.metadata.name)

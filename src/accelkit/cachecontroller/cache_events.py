@@ -14,17 +14,17 @@ _REPORTED_TYPES: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, Condit
 
 
 class CacheEvents:
-    """Writes an Event when the status or reason of a condition changes.
+    """Writer of an Event for each change of a condition's status or reason.
 
     Args:
-        events: writes the Events.
+        events: writer of single Events.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     async def record_changes(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
-        """Write the changes; an Event that cannot be written is logged and dropped."""
+        """Write Events about the changes; log and drop an Event if it cannot be written."""
         involved = _refer(cache)
         reported = set()
         for type_ in _REPORTED_TYPES:

@@ -1,4 +1,4 @@
-"""The claims and images that pods mount; other fields of pods are not kept."""
+"""Claims and images that pods mount; other fields of pods are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _ClaimVolume(msgspec.Struct, rename="camel"):
 
 
 class _EphemeralVolume(msgspec.Struct):
-    """Volume of a claim with the name POD-VOLUME; Kubernetes uses an existing claim that the pod owns."""
+    """A generic ephemeral volume: its claim has the name POD-VOLUME and the pod as its owner."""
 
 
 class _ImageVolume(msgspec.Struct):
@@ -69,7 +69,7 @@ class _PodMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedPod(msgspec.Struct):
-    """The fields of a pod that describe its volumes."""
+    """A pod, with only the fields that describe its volumes."""
 
     metadata: _PodMeta
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
@@ -77,7 +77,7 @@ class ObservedPod(msgspec.Struct):
 
 
 def trim_pod(pod: ObservedPod) -> None:
-    """Remove the fields that `read_claim_pod` does not need, because a pod may have ten thousand mounts."""
+    """Remove the fields that `read_claim_pod` does not use, because a pod may have ten thousand mounts."""
     volumes = [each for each in pod.spec.volumes or () if each.image or _name_claim(pod, each)]
     pod.spec.containers, pod.spec.init_containers, pod.spec.ephemeral_containers = (
         _list_written(pod, volumes),
@@ -126,5 +126,5 @@ def _name_claim(pod: ObservedPod, volume: _Volume) -> str:
 
 
 def _reads(volume: _Volume) -> bool:
-    """Return whether a volume is read-only, regardless of the mounts."""
+    """Return whether a volume is read-only, regardless of its mounts."""
     return volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only

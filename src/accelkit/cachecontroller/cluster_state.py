@@ -1,4 +1,4 @@
-"""The objects on which caches depend, kept up to date by the events of watches."""
+"""Objects on which caches depend, updated by watch events."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 
 
 class ClusterState:
-    """Latest state of the watched objects, from which passes decide.
+    """Latest state of the watched objects, on which the decisions of each pass are based.
 
     Args:
-        mark: called with the key of each cache that a change concerns; None for all caches.
-        clock: returns seconds since 1970.
-        home: accelkit's own namespace, in which claims of all caches are filled.
+        mark: callback with the key of each cache that a change affects; None for all caches.
+        clock: function that returns the seconds since 1970.
+        home: namespace of accelkit, in which the claims of all caches are filled.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ClusterState:
         self._by_key: dict[tuple[Kind, str], set[ObjectName]] = defaultdict(set)
         self._refusals: dict[ObjectName, tuple[Refusal, float]] = {}
 
-    # Passes read the following members: `cluster_view.ClusterView`.
+    # Passes read the state through the following members, which implement `cluster_view.ClusterView`.
 
     @property
     def now(self) -> float:
@@ -55,32 +55,32 @@ class ClusterState:
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """Existing namespaces, and whether each is being deleted."""
+        """Existing namespaces: name, and whether the namespace is being deleted."""
         return self._namespaces
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """Spec of each SignerPolicy, by its name."""
+        """Specs of the SignerPolicies, by name."""
         return self._policies
 
     def find(self, name: ObjectName) -> ObservedObject | None:
-        """Return an object of a watched kind; None if it does not exist or does not match the watch's selector."""
+        """Return an object of a watched kind; None if it does not exist or does not match the selector of the watch."""
         return self._objects[name.kind].get(name)
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects whose annotation names a cache."""
+        """Return the objects of a kind whose annotation names the cache."""
         return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return all objects of a watched kind that match its selector."""
+        """Return all objects of a watched kind that match the selector of the watch."""
         return list(self._objects[kind].items())
 
     def list_keys(self) -> set[str]:
-        """Return the keys of all caches, and of all caches that objects name."""
+        """Return the keys of all existing caches and of all caches that objects name."""
         return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why the last attempt to write an object failed, for `REFUSAL_SECONDS` after the attempt."""
+        """Return the reason why the last write of an object failed; None after `REFUSAL_SECONDS`."""
         refusal, until = self._refusals.get(name, (None, 0.0))
         return refusal if self._clock() < until else None
 
@@ -89,20 +89,20 @@ class ClusterState:
         return sorted(self._pods.get(namespace, {}).values(), key=lambda pod: pod.name)
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return the nodes' reports about the caches of a cache's namespace, or about ClusterGKMCaches."""
+        """Return the node reports for the namespace of a cache, or for ClusterGKMCaches if it has no namespace."""
         return list(self._reports.get(cache.metadata.namespace, {}).values())
 
     # Writes update the state through the following members.
 
     def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
-        """Record why an object could not be written; None after a successful write."""
+        """Record why the write of an object failed; None records a successful write."""
         if refusal is None:
             self._refusals.pop(name, None)
         else:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, observed: ObservedObject) -> None:
-        """Store an object from a response of the API server, unless the watch has delivered a newer version."""
+        """Store an object from a response of the API server, unless a newer version of it is stored."""
         if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
             return
         self._discard(name)
@@ -111,14 +111,14 @@ class ClusterState:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
-        """Store a cache from a response of the API server, unless the watch has delivered a newer version."""
+        """Store a cache from a response of the API server, unless a newer version of it is stored."""
         if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
             self.caches[cache.key] = cache
 
     # Watches update the state through the following members.
 
     def replace_caches(self, of_cluster: bool) -> Callable[[list[Cache]], None]:  # noqa: FBT001 - two kinds
-        """Return the callback for a list of one of the two kinds of caches."""
+        """Return the callback that stores a list of GKMCaches or ClusterGKMCaches."""
 
         def replace(caches: list[Cache]) -> None:
             for key in [key for key, each in self.caches.items() if each.of_cluster is of_cluster]:
@@ -130,7 +130,7 @@ class ClusterState:
         return replace
 
     def take_cache_event(self, kind: str, cache: Cache) -> None:
-        """Store one change of a cache."""
+        """Apply a watch event of a cache."""
         known = self.caches.get(cache.key)
         if known is not None and cache.metadata.is_older_than(known.metadata):
             return
@@ -139,7 +139,7 @@ class ClusterState:
         else:
             self.caches[cache.key] = cache
             if known is not None and known.metadata.resource_version == cache.metadata.resource_version:
-                # This is the event of the controller's own write.
+                # The event results from a write of this controller.
                 return
         self._mark(cache.key)
 
@@ -149,7 +149,7 @@ class ClusterState:
         self._mark(None)
 
     def take_policy_event(self, kind: str, policy: SignerPolicyObject) -> None:
-        """Store one change of a SignerPolicy."""
+        """Apply a watch event of a SignerPolicy."""
         changed = {key: value for key, value in self._policies.items() if key != policy.metadata.name}
         if kind != "DELETED":
             changed[policy.metadata.name] = policy.spec
@@ -163,7 +163,7 @@ class ClusterState:
         self._mark(None)
 
     def take_namespace_event(self, kind: str, namespace: NamedObject) -> None:
-        """Store one change of a namespace."""
+        """Apply a watch event of a namespace."""
         name, leaves = namespace.metadata.name, bool(namespace.metadata.deletion_timestamp)
         if kind == "DELETED":
             self._namespaces.pop(name, None)
@@ -176,12 +176,12 @@ class ClusterState:
                 self._mark(key)
 
     def replace_nodes(self, nodes: list[ObservedNode]) -> None:
-        """Store the names of all nodes."""
+        """Store the names and hostnames of all nodes."""
         self.nodes = {each.metadata.name: each.host for each in nodes}
         self._mark(None)
 
     def take_node_event(self, kind: str, node: ObservedNode) -> None:
-        """Store that a node was created or deleted, or got another hostname."""
+        """Apply a watch event of a node."""
         name, known = node.metadata.name, node.metadata.name in self.nodes
         if kind == "DELETED":
             self.nodes.pop(name, None)
@@ -192,7 +192,7 @@ class ClusterState:
                 self._mark_reported(reports.get(name))
 
     def replace_reports(self, of_cluster: bool) -> Callable[[list[CacheNode]], None]:  # noqa: FBT001 - two kinds
-        """Return the callback for a list of one of the two kinds of reports."""
+        """Return the callback that stores a list of GKMCacheNodes or ClusterGKMCacheNodes."""
 
         def replace(reports: list[CacheNode]) -> None:
             for namespace in [each for each in self._reports if bool(each) is not of_cluster]:
@@ -204,7 +204,7 @@ class ClusterState:
         return replace
 
     def take_report_event(self, kind: str, report: CacheNode) -> None:
-        """Store one change of a node's report, and mark the caches whose entries changed."""
+        """Apply a watch event of a node report, and mark the caches whose entries changed."""
         at, name = report.metadata.namespace, report.metadata.name
         former = self._reports[at].pop(name, None)
         if kind != "DELETED":
@@ -224,7 +224,7 @@ class ClusterState:
         self._mark(None)
 
     def take_pod_event(self, kind: str, pod: ObservedPod) -> None:
-        """Store one change of a pod."""
+        """Apply a watch event of a pod."""
         here = self._pods[pod.metadata.namespace]
         former = here.pop(pod.metadata.uid, None)
         if (present := read_claim_pod(pod) if kind != "DELETED" else None) is not None:
@@ -233,7 +233,7 @@ class ClusterState:
             self._mark_claimed(former, present)
 
     def replace_objects(self, kind: Kind) -> Callable[[list[ObservedObject]], None]:
-        """Return the callback for a list of a kind."""
+        """Return the callback that stores a list of the objects of a kind."""
 
         def replace(objects: list[ObservedObject]) -> None:
             before = self._list_versions(kind)
@@ -248,7 +248,7 @@ class ClusterState:
         return replace
 
     def take_object_event(self, kind: Kind) -> Callable[[str, ObservedObject], None]:
-        """Return the callback for one change of an object of a kind."""
+        """Return the callback that applies a watch event of a kind."""
 
         def take(event: str, observed: ObservedObject) -> None:
             name = _name(kind, observed)
@@ -268,7 +268,7 @@ class ClusterState:
         return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
 
     def _find_reported(self, event: ObservedObject) -> str | None:
-        """Return the key of the cache whose claim an Event is about."""
+        """Return the key of the cache whose claim is the subject of an Event."""
         involved = event.involved_object
         name = ObjectName(CLAIMS, str(involved.get("name", "")), str(involved.get("namespace", "")))
         return read_key(name, self.find(name), self._home) if involved else None
@@ -294,7 +294,7 @@ class ClusterState:
             if observed is not None and (key := read_key(name, observed, self._home)):
                 self._mark(key)
             elif observed is None:
-                # The pod may wait for a claim that a cache does not have yet, by its own name or a pinned one.
+                # The pod may wait for a claim that does not exist yet: that of a cache, or a pinned claim.
                 for part in (claim, claim.rpartition("-")[0]):
                     for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
                         self._mark(waiting)

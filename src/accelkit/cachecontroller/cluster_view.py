@@ -1,4 +1,4 @@
-"""View of the cluster for decisions about a cache; users with write access may have stored any values in it."""
+"""Cluster state on which decisions about caches are based; users with write access can store any values in it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from accelkit.gkm.objects import Cache, CacheNode
 from accelkit.model.keys import CACHE_KEY_PREFIX
 from accelkit.model.object_meta import ObjectIdentity
 
-# How long a failed write is recorded and not retried.
+# Time for which a failed write is recorded and not retried.
 REFUSAL_SECONDS: Final = 60.0
-# Delay until the next pass of a cache that waits for this period, because no event reports its end.
+# Delay of the pass that retries a failed write, because no event reports the end of `REFUSAL_SECONDS`.
 AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of objects, for example `batch/v1`, `Job`, `jobs`."""
+    """API version, kind and plural name of objects, for example `batch/v1`, `Job`, `jobs`."""
 
     api_version: str
     kind: str
@@ -42,7 +42,7 @@ class ObjectName:
     namespace: str = ""
 
 
-# Fields that tenants may write are not decoded or not kept, because a claim may have a megabyte of other fields.
+# Other annotations and labels are dropped, because tenants can store a megabyte of them in a claim.
 _OUR_ANNOTATIONS: Final = (
     CACHE_KEY_PREFIX,
     "pv.kubernetes.io/provisioned-by",
@@ -77,11 +77,11 @@ class _HostPath(TypedDict, total=False):
 
 
 class _Present(TypedDict):
-    """A value of which only the presence matters."""
+    """A value whose content is ignored."""
 
 
-# The fields of spec that are read from claims and volumes; from DaemonSets, only `template` is read.
-ObservedSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, and as attributes nobody would use them
+# Fields of `spec` that the controller reads: `template` from DaemonSets, the others from claims and volumes.
+ObservedSpec = TypedDict(  # noqa: UP013 - the fields are read by name, and would be unused class attributes
     "ObservedSpec",
     {
         "volumeName": str,
@@ -98,7 +98,7 @@ ObservedSpec = TypedDict(  # noqa: UP013 - its fields are read by their texts, a
 
 
 class OwnerReference(msgspec.Struct):
-    """An owner of an object; only its presence matters."""
+    """An owner of an object; its fields are ignored."""
 
 
 class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
@@ -111,7 +111,7 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
     owner_references: list[OwnerReference] | None = None
 
     def __post_init__(self) -> None:
-        """Keep only the values that are read."""
+        """Drop the annotations and owners that the controller does not read."""
         if self.annotations:
             self.annotations = {
                 key: value
@@ -123,16 +123,16 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
 
 
 class ObservedObject(msgspec.Struct, omit_defaults=True):
-    """An object from the API server; users with write access may have stored any values in it."""
+    """An object from the API server; users with write access can store any values in it."""
 
     metadata: ObservedMetadata
     spec: ObservedSpec = {}
     status: dict[str, Any] = {}
-    # Field of a StorageClass.
+    # A field of StorageClasses.
     provisioner: str = ""
-    # Field of a VolumeSnapshotClass.
+    # A field of VolumeSnapshotClasses.
     driver: str = ""
-    # Fields of an Event.
+    # Fields of Events.
     reason: str = ""
     message: str = ""
     involved_object: ClaimReference = msgspec.field(name="involvedObject", default_factory=ClaimReference)
@@ -143,7 +143,7 @@ class _NameMeta(ObjectIdentity, rename="camel"):
 
 
 class NamedObject(msgspec.Struct):
-    """A Namespace, of which only the presence and the deletion matter."""
+    """A Namespace, with only its name and its deletion timestamp."""
 
     metadata: _NameMeta
 
@@ -156,24 +156,24 @@ class _NodeMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedNode(msgspec.Struct):
-    """A Node, of which only the names matter."""
+    """A Node, with only its name and its hostname label."""
 
     metadata: _NodeMeta
 
     @property
     def host(self) -> str:
-        """Value of its label kubernetes.io/hostname, which the node affinity of pods uses."""
+        """Label kubernetes.io/hostname, which the node affinity of pods uses; without the label, the node name."""
         return (self.metadata.labels or {}).get("kubernetes.io/hostname", self.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the last attempt to write an object failed.
+    """Reason why the last write of an object failed.
 
     Attributes:
-        reason: ClaimExists if another owner's object has the name, otherwise the API server's reason, such as
-            Forbidden.
-        message: a sentence.
+        reason: ClaimExists if an object with the name has a different owner, otherwise the reason from the API server,
+            such as Forbidden.
+        message: message for users.
     """
 
     reason: str
@@ -188,10 +188,10 @@ class ClaimPod:
         namespace: namespace of the pod and its claims.
         name: name of the pod.
         claims: names of the claims of its volumes, including generic ephemeral volumes.
-        writable: claims that it mounts, or may mount, as writable.
+        writable: names of the claims that the pod mounts, or could mount, as writable.
         images: references of its image volumes.
-        node: name of its node; empty before it is scheduled.
-        leaving: whether it is being deleted.
+        node: name of its node; empty before the pod is scheduled.
+        leaving: whether the pod is being deleted.
         exit_codes: known exit codes of its containers.
     """
 
@@ -206,7 +206,7 @@ class ClaimPod:
 
 
 class ClusterView(Protocol):
-    """State of the cluster at one moment."""
+    """State of the cluster at one point in time."""
 
     @property
     def now(self) -> float:
@@ -214,26 +214,26 @@ class ClusterView(Protocol):
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """Existing namespaces, and whether each is being deleted."""
+        """Existing namespaces: name, and whether the namespace is being deleted."""
 
     def find(self, name: ObjectName) -> ObservedObject | None:
-        """Return an object of a watched kind; None if it does not exist or does not match the watch's selector."""
+        """Return an object of a watched kind; None if it does not exist or does not match the selector of the watch."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the watched objects whose annotation has the key of a cache; tenants may copy the annotation."""
+        """Return the objects of a kind whose annotation names the cache; tenants can copy the annotation."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return all objects of a watched kind that match its selector."""
+        """Return all objects of a watched kind that match the selector of the watch."""
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
-        """Return why the last attempt to write an object failed, for `REFUSAL_SECONDS` after the attempt."""
+        """Return the reason why the last write of an object failed; None after `REFUSAL_SECONDS`."""
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
         """Return the pods of a namespace that mount claims or images and have not ended."""
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return the nodes' reports about the caches of a cache's namespace, or about ClusterGKMCaches."""
+        """Return the node reports for the namespace of a cache, or for ClusterGKMCaches if it has no namespace."""
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """Spec of each SignerPolicy, by its name."""
+        """Specs of the SignerPolicies, by name."""

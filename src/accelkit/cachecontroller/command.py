@@ -25,18 +25,16 @@ from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.serving.tls import Listen, TlsFiles, make_context
 
 _PORT = click.IntRange(1, 65535)
-_ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's address is not known in advance
+_ANYWHERE = "0.0.0.0"  # noqa: S104 - the address of the pod is unknown at startup
 
 
-@click.command("cache-controller", short_help="Verify the kernel caches of the cluster, and create their claims.")
+@click.command("cache-controller", short_help="Verify the kernel caches of the cluster and create their claims.")
 @click.version_option(__version__, prog_name="accelkit cache-controller")
 @own_namespace_option
 @kubeconfig_option
-@click.option(
-    "--lease", required=True, envvar="ACCELKIT_LEASE", help="NAMESPACE/NAME of the Lease of the writing replica."
-)
-@click.option("--identity", required=True, envvar="POD_NAME", help="Name of this replica, unique (POD_NAME).")
-@click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="accelkit's image, for Jobs and init containers.")
+@click.option("--lease", required=True, envvar="ACCELKIT_LEASE", help="Lease for leader election, as NAMESPACE/NAME.")
+@click.option("--identity", required=True, envvar="POD_NAME", help="Unique name of this replica (POD_NAME).")
+@click.option("--image", required=True, envvar="ACCELKIT_IMAGE", help="accelkit image for Jobs and init containers.")
 @trusted_root_option
 @click.option(
     "--workers",
@@ -44,7 +42,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's address is not known in advance
     default=4,
     show_default=True,
     envvar="ACCELKIT_WORKERS",
-    help="Number of images that are verified at the same time.",
+    help="Number of images to verify concurrently.",
 )
 @click.option(
     "--judge-again-seconds",
@@ -52,7 +50,7 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's address is not known in advance
     default=600.0,
     show_default=True,
     envvar="ACCELKIT_JUDGE_AGAIN_SECONDS",
-    help="Interval after which an unchanged image is resolved and verified again.",
+    help="Interval between verifications of an unchanged image.",
 )
 @click.option(
     "--guard-seconds",
@@ -60,33 +58,37 @@ _ANYWHERE = "0.0.0.0"  # noqa: S104 - a pod's address is not known in advance
     default=5.0,
     show_default=True,
     envvar="ACCELKIT_GUARD_SECONDS",
-    help="Time until all API servers refuse writable mounts of a new cache; then pods are read and claims created.",
+    help="Time until all API servers refuse writable mounts of a new cache, after which its claims are created.",
 )
 @click.option(
     "--metrics-port",
     type=_PORT,
     envvar="ACCELKIT_METRICS_PORT",
-    help="Port of /healthz, /readyz, /version and /metrics, without TLS.",
+    help="Port for /healthz, /readyz, /version and /metrics, without TLS.",
 )
-@click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port of the pod webhook.")
-@click.option("--webhook-cert", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Its certificate chain (PEM).")
-@click.option("--webhook-key", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="Its private key (PEM).")
+@click.option("--webhook-port", type=_PORT, envvar="ACCELKIT_WEBHOOK_PORT", help="Port for the pod webhook.")
+@click.option(
+    "--webhook-cert", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_CERT", help="Certificate chain of the webhook (PEM)."
+)
+@click.option(
+    "--webhook-key", type=EXISTING_FILE, envvar="ACCELKIT_WEBHOOK_KEY", help="Private key of the webhook (PEM)."
+)
 @click.option(
     "--job-service-account",
     default="",
     envvar="ACCELKIT_JOB_SERVICE_ACCOUNT",
-    help="ServiceAccount of Jobs that fill claims.",
+    help="ServiceAccount of the Jobs that fill claims.",
 )
 @log_format_option
 @registry_options
 def cache_controller(**options: Any) -> None:
-    """Verify the image of each GKMCache, and create claims for its pods."""
+    """Verify the image of each GKMCache and create the claims that its pods mount."""
     set_up_service_log("cache-controller", None, LogFormat(options["log_format"]))
     asyncio.run(run(read_options(options)))
 
 
 def read_options(options: dict[str, Any]) -> ControllerOptions:
-    """Return the options of the command line.
+    """Return the controller options from the command line options.
 
     Raises:
         ConfigurationError: an option is missing, or a file cannot be read.
@@ -126,7 +128,8 @@ def _read_webhook(options: dict[str, Any]) -> Listen | None:
         return None
     if not (certificate and key):
         raise ConfigurationError(
-            "--webhook-port needs a certificate and its key", next_step="give --webhook-cert and --webhook-key"
+            "cannot serve the pod webhook: --webhook-port requires a certificate and its private key",
+            next_step="set --webhook-cert and --webhook-key",
         )
     files = TlsFiles(certificate, key, None)
     make_context(files)

@@ -1,7 +1,6 @@
-"""Control loop that processes one cache after another and reconciles its objects with the desired state.
+"""Control loop that reconciles the objects of each cache with their desired state.
 
-A pass only uses the state on the API server. So this replica or another one can repeat a pass that was interrupted at
-any point.
+Each pass depends only on the state on the API server. Therefore, any replica can repeat a pass that was interrupted.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ from accelkit.model.keys import CACHE_FINALIZER
 
 log = logging.getLogger(__name__)
 
-# Changes arrive in groups; a cache gets one pass for the first change and another one for the rest of the group.
+# Changes arrive in groups. A cache has one pass for the first change, and a second pass for the other changes.
 _SETTLE_SECONDS: Final = 0.1
-# A claim, its volume, and the annotation that triggers Kubernetes: each depends on the previous object.
+# Three dependent steps: the claim, its volume, and the annotation that makes Kubernetes process the claim.
 _ROUNDS: Final = 3
 _PASSES: Final = 4
 _BACK_OFF: Final = BackOff(0.5, 60.0)
 
 
 class Controller:
-    """Reconciles all caches while this replica leads.
+    """Controller that reconciles all caches while this replica leads.
 
     Args:
         cluster: state of the cluster.
-        coverage: the SignerPolicies of the cluster.
-        applier: writes changes.
-        events: writes Events.
-        writers: withholds claims from pods that would write to them.
-        metrics: counts failed passes.
-        again_seconds: interval after which an image is verified again.
+        coverage: SignerPolicies of the cluster.
+        applier: writer of changes.
+        events: writer of Events.
+        writers: check that delays a claim while pods would write to it.
+        metrics: metrics that count failed passes.
+        again_seconds: interval between verifications of an unchanged image.
 
     Attributes:
-        modes: the available delivery modes.
-        judging: verifies images. Both attributes are set before the controller runs.
+        modes: available delivery modes; set before `run`.
+        judging: verification of images; set before `run`.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Controller:
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
-        # Time of each cache's last pass on a monotonic clock.
+        # Start of the last pass of each cache, on a monotonic clock.
         self._last_passes: dict[str, float] = {}
         self._former = FormerDigests()
         self.modes: Mapping[Delivery, DeliveryMode] = {}
@@ -96,12 +95,12 @@ class Controller:
         return len(self._work)
 
     def mark(self, key: str | None) -> None:
-        """Schedule a pass of a cache; None for all caches, including deleted ones that left objects behind."""
+        """Schedule a pass of a cache; None for all caches, including deleted caches with remaining objects."""
         for each in (key,) if key is not None else self._cluster.list_keys():
             self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
     def find_question(self, cache: Cache) -> Question | None:
-        """Return the question to judge about a cache; None if there is none."""
+        """Return the question to judge about a cache; None if its image is not judged."""
         question = self._coverage.find_question(cache)
         return question if isinstance(question, Question) and not cache.metadata.deletion_timestamp else None
 
@@ -130,8 +129,8 @@ class Controller:
             except AccelkitError as exc:
                 self._retry(key, exc)
             except Exception:
-                # A defect affects only this cache, and is logged with its traceback.
-                log.exception("the pass of %s failed because of a defect", key)
+                # Other caches are not affected by the defect.
+                log.exception("pass failed because of a defect: cache=%s", key)
                 self._retry(key, None)
             finally:
                 self._work.done(key)
@@ -140,14 +139,14 @@ class Controller:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = _BACK_OFF.compute(failures)
         self._metrics.failures.inc()
-        # Another client changed or deleted the object first, and the watch will report it.
+        # The watch reports the change that another client made.
         expected = isinstance(exc, ApiError) and (exc.conflict or exc.not_found) and failures == 1
         if exc is not None and not expected:
-            log.warning("the pass of %s failed, next attempt in %g s: %s", key, delay, exc)
+            log.warning("pass failed: cache=%s retry_seconds=%g error=%s", key, delay, exc)
         self._work.add(key, delay)
 
     async def _pass(self, key: str) -> None:
-        assert self.judging is not None  # noqa: S101 - set before anything runs
+        assert self.judging is not None  # noqa: S101 - set before `run`
         cache = self._cluster.caches.get(key)
         if cache is None:
             self.judging.discard(key)
@@ -160,10 +159,10 @@ class Controller:
             await self._remove(cache)
         else:
             if CACHE_FINALIZER not in cache.metadata.finalizers:
-                # The finalizer comes before all objects that must be deleted with the cache.
+                # Add the finalizer before creating any object that must be deleted with the cache.
                 await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
                 cache = self._cluster.caches.get(key)
-            # Another cache may have this name by now; if so, the watch reports it.
+            # If a new cache has this name, the watch reports it.
             if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
                 await self._maintain(cache, self.judging)
 
@@ -180,7 +179,7 @@ class Controller:
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         mode = self.modes.get(Delivery.NODE) if chosen is Delivery.NODE and decision.serves else None
         if mode is not None and status.resolved_digest != cache.status.resolved_digest:
-            # Write the status before claims are created, because nodes start their work when they read it.
+            # Write the status before creating claims, because nodes extract the cache as soon as they read the status.
             planned = self._plan(mode, decided).states
             await self._write(cache, assemble_status(decided, decision, planned, self._cluster, self._cluster.nodes))
             cache = self._cluster.caches.get(key, cache)
@@ -194,7 +193,7 @@ class Controller:
             self._work.add(key, min(waits))
 
     async def _deliver(self, cache: Cache, decision: Decision, chosen: Delivery) -> DeliveryPlan:
-        """Apply the plan of the chosen delivery mode, and delete the objects of the other modes."""
+        """Apply the plan of the chosen delivery mode and delete the objects of the other modes."""
         plan = DeliveryPlan() if chosen in self.modes else _report_unserved(cache, chosen)
         if not (decision.serves or decision.withdrawn):
             return plan
@@ -205,7 +204,7 @@ class Controller:
                     # Deleted objects exist until the watch reports their deletion.
                     if not await self._carry_out(cache, mode, plan) or plan.delete:
                         break
-                # Read the latest state, so that a repeated refusal is not reported as an attempt in progress.
+                # Plan again, so that the status reports a refusal instead of a pending request.
                 plan = await self._check(mode, cache)
             else:
                 await self._carry_out(cache, mode, mode.plan_removal(cache, self._cluster))
@@ -217,21 +216,21 @@ class Controller:
         return replace(plan, states=admit_taken(plan.states, given))
 
     async def _check(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
-        """Return the part of a plan that may be applied now."""
+        """Return the part of a new plan that may be applied now."""
         check_taken = partial(self._applier.check_taken, cache, mode)
         return await self._writers.check(cache, self._plan(mode, cache), check_taken)
 
     async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
         wrote = await self._applier.apply(cache, mode, plan)
         if wrote:
-            # Further steps may depend on these writes, and the next pass reports refusals.
+            # Further steps may depend on these writes.
             self._work.add(cache.key, _SETTLE_SECONDS)
         elif plan.create or plan.patch or plan.delete:
             self._work.add(cache.key, 5.0)
         return wrote
 
     async def _sweep(self, cache: Cache) -> bool:
-        """Delete the remaining objects of a cache; return whether there were any."""
+        """Delete the remaining objects of a cache; return whether any remained."""
         found = False
         for mode in self.modes.values():
             plan = mode.plan_removal(cache, self._cluster)
@@ -248,15 +247,15 @@ class Controller:
             await self._write(cache, describe_removal(cache, users))
             return
         if await self._sweep(cache):
-            # Before the finalizer is removed, repeat the deletions that the API server did not accept.
+            # Keep the finalizer until a pass finds no object to delete.
             return
         if leaving := find_leaving(cache, self._cluster, self.modes.values()):
-            # Admission policies guard a claim only as long as its cache exists. The watch reports when the claim is
-            # removed.
+            # Admission policies protect a claim only while its cache exists. The watch reports the removal of the
+            # claim.
             await self._write(cache, describe_leaving(cache, leaving))
             return
         await self._applier.set_finalizers(cache, [each for each in finalizers if each != CACHE_FINALIZER])
-        log.info("%s is removed", cache.key)
+        log.info("removed cache=%s", cache.key)
 
     async def _write(self, cache: Cache, present: CacheStatus) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -293,12 +292,12 @@ class Controller:
 
 
 def _report_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
-    text = f"delivery {chosen.value} is not served here, as the controller's log says; choose another one"
+    text = f"delivery {chosen.value} is unavailable (see the log of the cache controller); choose another delivery"
     ready = state(ConditionType.READY, Reason.INVALID_SPEC, text, holds=False)
     return DeliveryPlan(states={name: PvcStatus(conditions=[ready]) for name in cache.namespaces})
 
 
 def _build_placeholder(key: str) -> Cache:
-    """Return a placeholder for a deleted cache, with which its remaining objects are found."""
+    """Return a placeholder with the name of a deleted cache, to find the objects that remain."""
     namespace, _, name = key.partition("/")
     return Cache(CacheMeta(name=name, namespace=namespace))

@@ -1,8 +1,8 @@
 """Interface of delivery modes: pure functions of a cache and the state on the API server.
 
-One pass handles one cache: `plan` receives the current state and returns the objects to create, patch and delete, and
-the state of each namespace; then the controller applies the plan. The next pass, which each change of a watched object
-starts, reads the result. So a plan must be correct for a controller that only has the state that it received.
+In each pass, `plan` receives the current state and returns the objects to create, patch and delete, and the state of
+each namespace. Then the controller applies the plan. Each change of a watched object starts another pass, which reads
+the result. A plan must depend only on the state that `plan` receives, because a controller may restart at any time.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from accelkit.cachecontroller.cluster_view import SECRETS, ClaimPod, ClusterView
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import COMPONENT_LABEL, PART_OF_SELECTOR
 
-# Label selector of all objects that are created for a cache; `gkm.names.build_labels` sets the labels.
+# Label selector for the objects of caches; `gkm.names.build_labels` sets the labels.
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=kernel-cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A kind that a delivery mode watches.
+    """Kind of objects that a delivery mode watches.
 
     Attributes:
         kind: kind of the objects.
         selector: label selector; empty for all objects of the kind.
-        optional: whether it is acceptable that the API server does not serve the kind, which is then not watched.
+        optional: whether the delivery mode works without the kind, if the API server does not serve it.
         fields: field selector; empty for all objects.
         namespace: namespace of the objects; empty for all namespaces, which requires permissions in all of them.
-        bookmarks: whether API servers send bookmarks for the kind; they send none for Events.
+        bookmarks: whether API servers send bookmarks for the kind, which is false for Events.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object; if `uid` is set, it applies only to the object with this UID."""
+    """A merge patch of an object; if `uid` is set, only of the object with this UID."""
 
     name: ObjectName
     body: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Deletion of the object with this UID; its dependents are deleted in the background."""
+    """Deletion of the object with this UID, with background deletion of its dependents."""
 
     name: ObjectName
     uid: str
@@ -59,14 +59,14 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SecretCopy:
-    """A pull secret that the controller's pods need in another namespace; it is deleted with their owner.
+    """Copy of a pull secret for the controller's pods in another namespace, deleted with the owner of the pods.
 
-    If it cannot be copied, a refusal of its target is recorded.
+    If the secret cannot be copied, a refusal is recorded for the copy.
 
     Attributes:
-        source: namespace and name.
-        target: namespace and name; an existing Secret is not changed.
-        owner: the Job or DaemonSet.
+        source: namespace and name of the secret.
+        target: namespace and name of the copy; an existing Secret is not changed.
+        owner: Job or DaemonSet of the pods.
         owner_uid: UID of the owner.
     """
 
@@ -83,16 +83,16 @@ class SecretCopy:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlan:
-    """Next changes for a cache, and its state.
+    """Next changes for a cache, and its current state.
 
     Attributes:
-        create: whole manifests in order, with apiVersion, kind and namespace. If the name exists, the object is read;
-            the next pass receives it like any other object if `owns` returns True, otherwise as a refusal ClaimExists.
+        create: complete manifests in order, with apiVersion, kind and namespace. If an object with the name exists, the
+            next pass receives it as an observed object if `owns` returns True, otherwise as a refusal ClaimExists.
         patch: patches of observed objects.
         delete: deletions of observed objects.
-        states: by workload namespace: names, owner and conditions (at least Ready).
-        wake_after: seconds until the next pass if nothing changes; 0 if none is needed.
-        copies: pull secrets for which the controller's pods wait.
+        states: names, owner and conditions (at least Ready), by workload namespace.
+        wake_after: seconds until the next pass if nothing changes; 0 if no pass is needed.
+        copies: pull secrets that the controller's pods wait for.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -104,50 +104,50 @@ class DeliveryPlan:
 
 
 class DeliveryMode(Protocol):
-    """A way in which pods get the files of a cache."""
+    """Implementation of one delivery of caches to pods."""
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """Kinds to watch in addition to claims, volumes, namespaces, pods and reports."""
+        """Kinds to watch in addition to claims, volumes, namespaces, pods and node reports."""
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the next changes for a verified cache.
 
         Args:
-            cache: a cache that is not being deleted. Its status contains the decisions of this pass: a verified
+            cache: cache that is not being deleted. Its status contains the decisions of this pass: a verified
                 `resolved_digest`, `mount_path`, `cache_bytes` and `previous_digests`.
-            cluster: current state. The plan must contain a state for each namespace of `cache.namespaces` that exists;
-                the controller adds the others.
+            cluster: current state. The plan must contain a state for each existing namespace in `cache.namespaces`;
+                the controller adds the states of missing namespaces.
         """
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects that this mode created for a cache without users; states are not read.
+        """Return the deletions of all objects that this mode created for a cache; the states of the plan are ignored.
 
-        The controller also calls this for modes that a cache does not use, so that a changed `delivery` leaves no
-        objects behind.
+        The controller also calls this for the modes that a cache does not use, so that no objects of a former
+        `delivery` remain.
         """
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
-        """Return the pods that have files of a cache through this mode, by digest.
+        """Return the pods that use files of a cache through this mode, by digest.
 
-        Pods that nodes report are not included.
+        Pods in node reports are not included.
         """
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether this mode created an object for a cache; labels that tenants can write do not suffice."""
+        """Return whether this mode created an object for a cache; labels that tenants can write are no proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillSettings:
-    """Settings of Jobs and DaemonSets.
+    """Settings for the Jobs and DaemonSets of the controller.
 
     Attributes:
-        image: accelkit's image, with a digest if there is one.
+        image: accelkit image, with its digest if configured.
         namespace: accelkit's own namespace.
-        service_account: ServiceAccount of Jobs; empty for the namespace's default, without a token.
-        registry_arguments: arguments `--mirror` and `--plain-http` of `accelkit cache …`; files are passed separately.
-        trusted_root: content of the trusted root, JSON; None for the one that ships with the release.
-        registry_ca: CA certificates of registries in PEM format; None for the system's certificates.
+        service_account: ServiceAccount of Jobs; empty for the default ServiceAccount of the namespace, without a token.
+        registry_arguments: arguments `--mirror` and `--plain-http` of `accelkit cache …`.
+        trusted_root: content of the trusted root (JSON); None for the trusted root of the release.
+        registry_ca: CA certificates of registries (PEM); None for the certificates of the system.
     """
 
     image: str

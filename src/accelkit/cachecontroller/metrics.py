@@ -1,4 +1,4 @@
-"""Metrics of the cache controller, in a separate registry."""
+"""Prometheus metrics of the cache controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPORTED_CONDITIONS: Final = (
 
 
 class _CacheCollector(Collector):
-    """Counts caches by condition at each scrape; with a series per cache, users could create any number of series."""
+    """Collector that counts caches by condition; a series per cache would let users create any number of series."""
 
     def __init__(self, caches: Callable[[], Iterable[Cache]]) -> None:
         self._caches = caches
@@ -37,18 +37,18 @@ class _CacheCollector(Collector):
                 condition = find_condition(cache.status.conditions, type_)
                 found[type_.value, condition.status if condition is not None else "Unknown"] += 1
         caches = GaugeMetricFamily(
-            "accelkit_kernel_caches", "Caches, by the status of a condition.", labels=["condition", "status"]
+            "accelkit_kernel_caches", "Caches by condition and its status.", labels=["condition", "status"]
         )
         for (type_name, status), number in sorted(found.items()):
             caches.add_metric([type_name, status], number)
         yield caches
         yield GaugeMetricFamily(
-            "accelkit_kernel_cache_node_failures", "Nodes on which a cache failed, summed over caches.", value=nodes
+            "accelkit_kernel_cache_node_failures", "Nodes on which a cache failed, summed over all caches.", value=nodes
         )
 
 
 class _AnswerCollector(Collector):
-    """Returns the number of webhook responses at each scrape."""
+    """Collector that reports the number of webhook responses by result."""
 
     def __init__(self, answers: Callable[[], Mapping[str, int]]) -> None:
         self._answers = answers
@@ -56,7 +56,7 @@ class _AnswerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         counted = CounterMetricFamily(
             "accelkit_kernel_cache_webhook_pods",
-            "Pods that the webhook reviewed: changed, unchanged, refused, or unready.",
+            "Pods that the webhook reviewed, by result: changed, unchanged, refused or unready.",
             labels=["result"],
         )
         for result, count in sorted(self._answers().items()):
@@ -68,11 +68,11 @@ class ControllerMetrics:
     """Metrics of the controller.
 
     Args:
-        leads: returns whether this replica writes.
-        caches: returns all caches.
-        waiting: returns the number of scheduled passes and judgements.
-        unreadable: returns the number of objects that could not be read.
-        silent_seconds: returns how long the API server has been unreachable.
+        leads: function that returns whether this replica is the leader.
+        caches: function that returns all caches.
+        waiting: function that returns the number of scheduled passes and judgements.
+        unreadable: function that returns the number of objects that could not be read.
+        silent_seconds: function that returns for how long the API server has been unreachable.
     """
 
     def __init__(
@@ -87,43 +87,47 @@ class ControllerMetrics:
         self.registry = CollectorRegistry()
         self._judgements = Counter(
             "accelkit_kernel_cache_judgements",
-            "Images that were judged: verified, refused, or retried if there was no verdict.",
+            "Judgements of images, by result: verified, refused, or retried if no verdict was possible.",
             ["result"],
             registry=self.registry,
         )
         self._duration = Histogram(
             "accelkit_kernel_cache_judgement_duration_seconds",
-            "Time to resolve an image and verify it.",
+            "Time to resolve and verify an image.",
             buckets=_SECONDS,
             registry=self.registry,
         )
         self.writes = Counter(
             "accelkit_kernel_cache_writes",
-            "Objects created, patched and deleted, and statuses written, by result of the API server.",
+            "Write requests to the API server, by verb and result.",
             ["verb", "result"],
             registry=self.registry,
         )
         self.failures = Counter(
-            "accelkit_kernel_cache_pass_failures", "Passes of caches that failed.", registry=self.registry
+            "accelkit_kernel_cache_pass_failures", "Failed passes of caches.", registry=self.registry
         )
         for name, text, read in (
-            ("accelkit_leader", "1 where this replica writes.", leads),
-            ("accelkit_kernel_cache_queue", "Scheduled passes of caches and judgements of images.", waiting),
+            ("accelkit_leader", "1 if this replica writes.", leads),
+            ("accelkit_kernel_cache_queue", "Scheduled passes of caches and scheduled judgements of images.", waiting),
             ("accelkit_unreadable_objects", "Objects that cannot be read and are left out.", unreadable),
-            ("accelkit_api_silence_seconds", "How long the API server has been away.", silent_seconds),
+            ("accelkit_api_silence_seconds", "Seconds for which the API server has been unreachable.", silent_seconds),
         ):
             Gauge(name, text, registry=self.registry).set_function(read)
         self.registry.register(_CacheCollector(caches))
 
     def observe_judgement(self, result: str, seconds: float) -> None:
-        """Count an image that was judged: `verified`, `refused` or `retried`."""
+        """Count a judgement with the result `verified`, `refused` or `retried`, and record its duration."""
         self._judgements.labels(result).inc()
         self._duration.observe(seconds)
 
     def add_webhook(self, answers: Callable[[], Mapping[str, int]]) -> None:
-        """Add the number of pods that the webhook reviewed, by result."""
+        """Add the metric of the pods that the webhook reviewed.
+
+        Args:
+            answers: function that returns the number of pods by result.
+        """
         self.registry.register(_AnswerCollector(answers))
 
     def render(self) -> bytes:
-        """Return the exposition text."""
+        """Return the metrics in the Prometheus text format."""
         return generate_latest(self.registry)

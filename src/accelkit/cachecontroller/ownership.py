@@ -1,4 +1,4 @@
-"""The cache that an object names in its annotation, if its namespace allows that."""
+"""Cache of an object according to its annotation, if the object may name this cache."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
 def read_key(name: ObjectName, observed: ObservedObject | None, home: str) -> str | None:
-    """Return the key of the cache that an object names; None if it names none, or must not name it.
+    """Return the key of the cache that an object names; None if it names no cache, or may not name this cache.
 
-    Tenants can write claims. So a claim may name a cache of its own namespace or of the cluster. In accelkit's
-    namespace, where volumes are filled, it may name any cache.
+    Because tenants can write claims, a claim may only name a cache of its own namespace or a ClusterGKMCache. In
+    accelkit's namespace, where volumes are filled, a claim may name any cache.
 
     Args:
         name: name of the object.
-        observed: the object.
+        observed: the object; None if it does not exist.
         home: accelkit's own namespace.
     """
     key = (observed.metadata.annotations or {}).get(CACHE_KEY_ANNOTATION) if observed is not None else None

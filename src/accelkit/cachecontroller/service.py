@@ -1,4 +1,4 @@
-"""Runner of `accelkit cache-controller`: watches, passes, judgements, the Lease and the ports as one group of tasks."""
+"""Runner of `accelkit cache-controller`: watches, passes, judgements, leader election and servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from accelkit.stop_signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 
-# Writes at the end of this replica's term must take effect before another replica can lead.
+# The last writes of this replica must complete or fail before another replica can become the leader.
 _WRITE_SECONDS: Final = 5.0
 
 
@@ -50,17 +50,17 @@ class ControllerOptions:
     """Options of `accelkit cache-controller`.
 
     Attributes:
-        fill: settings of Jobs, including accelkit's own namespace and image.
-        lease: the Lease that elects the writing replica.
+        fill: settings of Jobs, including the namespace and image of accelkit.
+        lease: Lease for leader election.
         identity: unique name of this replica.
-        settings: settings of registries.
-        kubeconfig: path of the kubeconfig; None for the pod's service account or the environment.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
-        workers: number of images that are judged at the same time.
-        again_seconds: interval after which an image is verified again.
+        settings: connection settings for registries.
+        kubeconfig: path of the kubeconfig; None for the service account of the pod or the environment.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
+        workers: number of images to judge concurrently.
+        again_seconds: interval between verifications of an unchanged image.
         guard_seconds: time until all API servers refuse writable mounts of a new cache.
-        metrics: address of probes and metrics; None for no port.
-        webhook: address and certificates of the pod webhook; None for no port.
+        metrics: address of probes and metrics; None to disable them.
+        webhook: address and certificates of the pod webhook; None to disable it.
     """
 
     fill: FillSettings
@@ -77,7 +77,7 @@ class ControllerOptions:
 
 
 async def run(options: ControllerOptions) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Run the cache controller until SIGTERM or SIGINT.
 
     Raises:
         ConfigurationError: no cluster is configured, a file cannot be used, or a port is in use.
@@ -90,11 +90,11 @@ async def run(options: ControllerOptions) -> None:
         service = _Service(options, api, writer)
         async with service.judge:
             await service.run(stop)
-    log.info("cache controller ended")
+    log.info("stopped the cache controller")
 
 
 def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
-    """Return the delivery modes."""
+    """Return the implementation of each delivery."""
     return {
         Delivery.NODE: NodeClaims(),
         Delivery.NAMESPACE: NamespaceDelivery(settings),
@@ -103,7 +103,7 @@ def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
 
 
 class _Service:
-    """The connected parts of one controller."""
+    """The components of a cache controller and their connections."""
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
@@ -112,7 +112,7 @@ class _Service:
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
         )
-        # Whether all collections have been read since this replica became the leader.
+        # Whether all watched collections have been listed since this replica became the leader.
         self._begun = False
         coverage = Coverage(lambda: cluster.policies, options.trusted_root)
         self._metrics = ControllerMetrics(
@@ -147,13 +147,13 @@ class _Service:
         self._controller.judging = self._judging
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set, or a part fails."""
+        """Run until `stop` is set or a component fails."""
         self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
-        log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
+        log.info("started leader election: identity=%s lease=%s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines that run alongside the election."""
+        """Return the coroutines to run in addition to the leader election."""
         services = [self._watches.run(), self._controller.run()]
         services += [self._judging.run() for _ in range(self._options.workers)]
         if self._options.metrics is not None:
@@ -185,7 +185,7 @@ class _Service:
     def _begin(self) -> None:
         if self._elector.leads():
             self._begun = True
-            log.info("all is read; %d caches", len(self._cluster.caches))
+            log.info("read all watched collections: caches=%d", len(self._cluster.caches))
             self._controller.mark(None)
 
     def _end(self) -> None:
@@ -198,7 +198,7 @@ class _Service:
             self._controller.mark(key)
 
     def _explain_unready(self) -> str:
-        """Return what is missing before this replica may serve or lead; empty if nothing is."""
+        """Return the reason why this replica is not ready; empty if it is ready."""
         if not self._watches.read:
-            return "the cluster has not been read yet"
+            return "the watched collections have not been read yet"
         return ""

@@ -1,4 +1,4 @@
-"""The watches of the cache controller, and whether their state is current."""
+"""Watches of the cache controller."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NAMESPACES = build_collection_path("v1", "namespaces")
 
 
 class Watches:
-    """All watches of the controller.
+    """All watches of the cache controller.
 
     Args:
-        api: an open client.
-        cluster: receives the watched objects.
-        on_current: called when each collection has been read again since `relist`.
+        api: open client.
+        cluster: state that the watches update.
+        on_current: callback after all collections have been listed again since `relist`.
     """
 
     def __init__(self, api: ApiClient, cluster: ClusterState, on_current: Callable[[], None]) -> None:
@@ -50,13 +50,13 @@ class Watches:
         self._add(PODS, ObservedPod, cluster.replace_pods, cluster.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
-        """Watch claims, volumes, and the additional kinds that delivery modes need.
+        """Add watches of claims, volumes, and the other kinds that delivery modes need.
 
         Returns:
-            The modes whose kinds can be read; a missing permission must not stop the other modes.
+            The modes whose kinds can be read. A missing permission disables only the modes that need it.
 
         Raises:
-            ApiError: the API server did not report whether a kind can be read.
+            ApiError: the API server did not answer.
         """
         watches = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
         served = {}
@@ -65,7 +65,7 @@ class Watches:
             obstacles = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
             lacking = [why for kind, why in obstacles.items() if why and not more[kind].optional]
             if lacking:
-                log.warning("delivery %s is not served: %s", delivery.value, "; ".join(lacking))
+                log.warning("delivery unavailable: delivery=%s error=%s", delivery.value, "; ".join(lacking))
                 continue
             served[delivery] = mode
             watches |= {kind: watch for kind, watch in more.items() if not obstacles[kind]}
@@ -77,7 +77,7 @@ class Watches:
         return served
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run all watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for each in self._by_path.values():
                 group.create_task(each.run())
@@ -93,11 +93,11 @@ class Watches:
         return sum(each.unreadable for each in self._by_path.values())
 
     def measure_silence_seconds(self) -> float:
-        """Return for how long there has been no connection to the API server; 0 while all are open."""
+        """Return the longest time in seconds for which a watch has been disconnected; 0 if all are connected."""
         return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
 
     def relist(self) -> None:
-        """List all collections again, because a new leader must not rely on earlier reads."""
+        """List all collections again, because a new leader must not rely on earlier lists."""
         self._reported = False
         for path, reflector in self._by_path.items():
             self._stale.add(path)
@@ -114,7 +114,7 @@ class Watches:
         bookmarks: bool = True,
         trim: Callable[[_T], None] = lambda _object: None,
     ) -> None:
-        # Some kinds are watched twice: once for all objects, and once with a selector.
+        # Some kinds have two watches: one for all objects, and one with a selector.
         key = f"{path}?{query}" if query else path
         self._stale.add(key)
         self._unread.add(key)
@@ -132,7 +132,7 @@ class Watches:
         )
 
     async def _find_obstacle(self, watch: Watch) -> str:
-        """Return why objects of a kind cannot be read; empty if they can."""
+        """Return the reason why objects of a kind cannot be read; empty if they can be read."""
         try:
             path = _path(watch)
             await self._api.get(path, query={"limit": "1"})

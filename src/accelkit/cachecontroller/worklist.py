@@ -1,4 +1,4 @@
-"""Schedule of keys: each is processed by at most one worker at a time, however often it is added."""
+"""Schedule of keys, in which at most one worker processes a key at any time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Worklist(Generic[K]):
-    """Keys with the time at which each is due.
+    """Keys and the times at which they are due.
 
     Args:
-        clock: returns the seconds of a monotonic clock.
+        clock: function that returns the seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: dict[K, float] = {}
-        # Ordered by time; entries that differ from `_due` are skipped.
+        # Ordered by time. Entries with a different time than in `_due` are obsolete, and skipped.
         self._heap: list[tuple[float, int, K]] = []
         self._numbers = itertools.count()
         self._busy: set[K] = set()
@@ -34,33 +34,33 @@ class Worklist(Generic[K]):
         return len(self._due)
 
     def add(self, key: K, delay: float = 0.0) -> None:
-        """Schedule a key after a delay in seconds, unless it is scheduled earlier."""
+        """Schedule a key after a delay in seconds, unless it is already due earlier."""
         at = self._clock() + delay
         if at < self._due.get(key, float("inf")):
             self._put(key, at)
 
     def move(self, key: K, delay: float) -> None:
-        """Schedule a key after a delay in seconds, and replace an earlier schedule."""
+        """Schedule a key after a delay in seconds, even if it was due earlier."""
         self._put(key, self._clock() + delay)
 
     def drop(self, key: K) -> None:
-        """Cancel a key."""
+        """Remove a key from the schedule."""
         self._due.pop(key, None)
 
     def clear(self) -> None:
-        """Cancel all keys."""
+        """Remove all keys from the schedule."""
         self._due.clear()
         self._heap.clear()
 
     async def take(
         self, *, may: Callable[[K], bool] = lambda _key: True, rank: Callable[[K], int] = lambda _key: 0
     ) -> K:
-        """Wait for a due key that no worker processes, and return it; the caller must then call `done`.
+        """Wait for a due key that no worker processes, and return it; call `done` after processing it.
 
         Args:
-            may: returns whether a key may be taken now; evaluated after each change, and every second.
-            rank: the due key with the lowest rank is taken first, and among equals the one that was due first; 0 is the
-                lowest rank.
+            may: function that returns whether a key may be taken now; called after each change and every second.
+            rank: function that returns the rank of a key, at least 0. The due key with the lowest rank is taken first;
+                of keys with the same rank, the key that was due first.
         """
         while True:
             self._changed.clear()
@@ -76,7 +76,7 @@ class Worklist(Generic[K]):
                 continue
 
     def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
-        """Return the next key, or otherwise the longest time to wait; None to wait for a change."""
+        """Return the next key, and the longest time to wait if no key is due; None to wait for a change."""
         now = self._clock()
         passed: list[tuple[float, int, K]] = []
         found: K | None = None

@@ -64,8 +64,8 @@ def test_options_may_come_from_the_environment(told):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--webhook-port", "8443"], "give --webhook-cert and --webhook-key"),
-        (["--lease", "no-lease"], "is not a valid name of a Lease"),
+        (["--webhook-port", "8443"], "set --webhook-cert and --webhook-key"),
+        (["--lease", "no-lease"], "is not the name of a Lease"),
         (["--mirror", "nothing"], "is not a mirror"),
     ],
 )

@@ -51,8 +51,8 @@ async def test_the_log_ins_alone_are_copied(key, type_, copied):
     ("data", "text"),
     [
         ({KEY: bytes(65_540)}, "has more than 65536 bytes of .dockerconfigjson"),
-        ({"other": b"x"}, "holds neither .dockerconfigjson nor .dockercfg"),
-        ({}, "holds neither .dockerconfigjson nor .dockercfg"),
+        ({"other": b"x"}, "has neither .dockerconfigjson nor .dockercfg"),
+        ({}, "has neither .dockerconfigjson nor .dockercfg"),
     ],
 )
 async def test_what_is_too_large_or_holds_none_is_refused_with_a_reason(data, text):
