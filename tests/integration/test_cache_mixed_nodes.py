@@ -69,8 +69,8 @@ async def test_an_incompatible_node_among_compatible_ones_holds_up_nobody(cluste
     cache = await cluster.caches.becomes(path, lambda cache: judged(cache) and condition(cache, "Ready")[0] == "True")
     assert condition(cache, "Degraded")[0] == "False"
     told = {each.type: each.message for each in cache.status.conditions}
-    assert told["Compatible"] == f"1 nodes can load it, {cluster.misfit.node} cannot"
-    assert told["Ready"] == "pods get it on 1 of 2 nodes"
+    assert told["Compatible"] == f"compatible nodes: 1; incompatible: {cluster.misfit.node}"
+    assert told["Ready"] == "pods can use the cache on 1 of 2 nodes"
     counts = cache.status.counts
     assert (counts.node_cnt, counts.node_not_in_use_cnt, counts.node_error_cnt) == (2, 1, 0)
     # Its layer was asked for once, by the node that has it.

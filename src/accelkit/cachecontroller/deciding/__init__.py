@@ -1,1 +1,1 @@
-"""Desired claims, conditions and former digests of a cache; no I/O."""
+"""Decisions about the claims, conditions and former digests of a cache, without I/O."""

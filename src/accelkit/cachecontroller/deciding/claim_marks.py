@@ -1,4 +1,4 @@
-"""Patches that restore the labels of claims, and that make Kubernetes process claims without a volume; no I/O."""
+"""Patches that restore the labels of claims and make Kubernetes process claims without a volume; no I/O."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_VOLUME_ANNOTATION
 
-# How often a claim without a volume is touched: up to an age in seconds, the interval in seconds.
+# Intervals for touching a claim without a volume: maximum age of the claim, and interval, in seconds.
 _TOUCHES: Final = ((30.0, 2.0), (330.0, 20.0), (float("inf"), 300.0))
 # Age after which the status reports that the claim has no volume.
 _OVERDUE_SECONDS: Final = 60.0
 
 
 def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObject, touch: str) -> Patch | None:
-    """Return the patch that restores accelkit's labels on a claim; `touch` is set once Kubernetes has its volume."""
+    """Return the patch that restores accelkit's labels on a claim, and sets the annotation `touch`."""
     labels, annotations = names.build_labels(cache.key, digest), annotate(cache, digest)
     if touch and claim.status.get("phase") != "Bound":
-        # The annotation has no meaning of its own. Kubernetes processes a changed claim at once, but a waiting claim
-        # only every 15 seconds, even after a conflict between two of its own writes.
+        # The value is arbitrary. Kubernetes processes a changed claim immediately, but a waiting claim only every
+        # 15 seconds, even after a conflict between its own writes.
         annotations[CACHE_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     metadata: dict[str, Any] = {"labels": labels, "annotations": annotations}
     if have.owner_references:
-        # A pod that owns a claim may mount it through a generic ephemeral volume, so claims must not have owners.
+        # Claims must not have owners, because a pod that owns a claim can mount it as a generic ephemeral volume.
         metadata["ownerReferences"] = None
     elif labels.items() <= (have.labels or {}).items() and annotations.items() <= (have.annotations or {}).items():
         return None
@@ -36,7 +36,7 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
 
 
 def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, float]:
-    """Return how often a claim of this age has been touched, and after how many seconds it is touched again."""
+    """Return how many times a claim of this age has been touched, and the interval until the next touch in seconds."""
     left, count = _measure_age(claim, cluster), 0
     began = 0.0
     for until, pause in _TOUCHES:
@@ -49,7 +49,7 @@ def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, floa
 
 
 def is_overdue(claim: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether the status must report that a claim has no volume."""
+    """Return whether a claim has waited too long for its volume, so that the status reports it."""
     return _measure_age(claim, cluster) > _OVERDUE_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Former digests that pods still use; they stay in the status and therefore on the nodes."""
+"""Former digests that pods still use, which therefore remain in the status and on the nodes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from accelkit.cachecontroller.cluster_view import ClusterView
 from accelkit.cachecontroller.delivery import DeliveryMode
 from accelkit.gkm.objects import Cache
 
-# A pod may have just received the claim of a digest, before an event reports it.
+# A pod that was just admitted may use a digest before the watch reports the pod.
 GRACE_SECONDS: Final = 60.0
 
 
 class FormerDigests:
-    """Times since when digests have been unused; after a restart of the controller, the grace period starts again."""
+    """Record of the time at which each former digest became unused; a restart of the controller resets it."""
 
     def __init__(self) -> None:
         self._unused: dict[str, dict[str, float]] = {}
 
     def discard(self, key: str) -> None:
-        """Forget a deleted cache."""
+        """Drop the record of a deleted cache."""
         self._unused.pop(key, None)
 
     def select(
         self, cache: Cache, cluster: ClusterView, now: float, modes: Iterable[DeliveryMode]
     ) -> tuple[list[str], float]:
-        """Return the former digests to keep, and the seconds until the next pass; 0 if none is needed.
+        """Return the former digests to keep, and the seconds until the next pass; 0 if no pass is needed.
 
         Args:
-            cache: with all former digests in its status.
-            cluster: pods and nodes' reports.
+            cache: cache with all former digests in its status.
+            cluster: source of pods and node reports.
             now: seconds of a monotonic clock.
-            modes: all delivery modes, because pods keep files that they got through another mode.
+            modes: all delivery modes, because pods keep the files of a former delivery.
         """
         reported = {
             digest

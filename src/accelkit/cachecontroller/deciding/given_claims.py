@@ -1,7 +1,7 @@
-"""Claims in workload namespaces, found through the volumes that are bound to them; no I/O.
+"""Claims in workload namespaces, found through their bound volumes; no I/O.
 
-Tenants cannot write volumes, but a user with edit permission for a namespace can write any value into its claims.
-Therefore, nothing in this module depends on the content of claims.
+A user with edit permission for a namespace can write any value into its claims, but tenants cannot write volumes.
+Therefore, this module does not use the content of claims.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[Delive
         if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
             continue
         present = cluster.find(claim)
-        # A claim without its labels is not watched. A claim with another UID means that the name is taken.
+        # The watch omits a claim without its labels. If the UID differs, another claim has the name.
         taken = present is not None and present.metadata.uid != uid
         if not taken and any(mode.owns(cache, name, volume) for mode in ways):
             found.add(claim)
@@ -40,7 +40,7 @@ def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[Delive
 
 
 def list_pods_of(claims: Iterable[ObjectName], cluster: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
-    """Return the pods that mount the claims, or only those that may write to them."""
+    """Return the pods that mount the claims; with `writing`, only the pods that can write to them."""
     by_namespace: dict[str, set[str]] = {}
     for claim in claims:
         by_namespace.setdefault(claim.namespace, set()).add(claim.name)
@@ -53,16 +53,16 @@ def list_pods_of(claims: Iterable[ObjectName], cluster: ClusterView, *, writing:
 
 
 def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) -> dict[str, PvcStatus]:
-    """Return the states of namespaces, with ClaimExists only where no claim of the cache is left.
+    """Return the states of namespaces, with ClaimExists only if no claim of the cache remains in the namespace.
 
-    Admission policies allow pods in a namespace with ClaimExists to write to claims, because these contain user data.
+    Admission policies allow pods in a namespace with ClaimExists to write to the claim, because it contains user data.
     """
     places = {claim.namespace for claim in given}
     states_by_namespace = {}
     for namespace, each in states.items():
         ready = find_condition(each.conditions, ConditionType.READY)
         if ready is not None and ready.reason == Reason.CLAIM_EXISTS and namespace in places:
-            text = f"{ready.message}; claims of this cache in {namespace} go first, once no pod uses them"
+            text = f"{ready.message}; the claims of this cache in {namespace} are deleted first, when no pod uses them"
             taken = state(ConditionType.READY, Reason.CLAIM_TAKEN, text, holds=False)
             states_by_namespace[namespace] = msgspec.structs.replace(
                 each, conditions=[taken if one is ready else one for one in each.conditions]
@@ -73,16 +73,16 @@ def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) ->
 
 
 def admit_writers(status: CacheStatus, given: Iterable[ObjectName], cluster: ClusterView) -> CacheStatus:
-    """Return the status, with Degraded if pods mount a claim as writable, bypassing the webhook and the policies."""
+    """Return the status, with Degraded if pods that bypassed the webhook and the policies can write to a claim."""
     writers = list_pods_of(given, cluster, writing=True)
     if not writers:
         return status
-    text = f"pods mount files that other pods read writable, past the webhook: {name_pods(writers)}; delete them"
+    text = f"pods that bypassed the webhook can write to files that other pods read: {name_pods(writers)}; delete them"
     degraded = state(ConditionType.DEGRADED, Reason.WRITABLE_POD, text, holds=True)
     others = [each for each in status.conditions if each.type != ConditionType.DEGRADED]
     return msgspec.structs.replace(status, conditions=[*others, degraded])
 
 
 def name_pods(pods: Iterable[ClaimPod]) -> str:
-    """Return the names of the first pods for a sentence, and the number of other pods."""
+    """Return the names of the first pods and the number of further pods, for use in a sentence."""
     return list_some(f"{pod.namespace}/{pod.name}" for pod in pods)

@@ -1,7 +1,7 @@
-"""The parts of a plan that let pods mount a claim, and the plan without them; no I/O.
+"""Grants of a plan: the changes that allow pods to mount a claim; no I/O.
 
-A claim is usable once a volume names its UID. Therefore, three kinds of changes are grants: creating the claim,
-creating its volume, and setting the `claimRef` in an existing volume.
+Pods can mount a claim when a volume contains its UID. Therefore, three kinds of changes are grants: creating the claim,
+creating its volume, and setting the `claimRef` of an existing volume.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from accelkit.gkm.objects import Cache, PvcStatus
 
 
 def list_grants(cache: Cache, plan: DeliveryPlan, cluster: ClusterView) -> dict[ObjectName, ObjectName]:
-    """Return the created and patched objects that let pods mount claims, with the claim of each.
+    """Return the objects of a plan that allow pods to mount claims, with the claim of each object.
 
-    Claims that are first filled in accelkit's namespace are left out, because pods of users cannot mount them.
+    Claims in accelkit's namespace, which are only filled there, are omitted, because users' pods cannot mount them.
     """
     found = {name: name for name, _ in plan.create if name.kind == CLAIMS}
     found |= {name: _read_claim(manifest) for name, manifest in plan.create if name.kind == VOLUMES}
@@ -37,14 +37,14 @@ def list_grants(cache: Cache, plan: DeliveryPlan, cluster: ClusterView) -> dict[
 
 
 def list_claim_names(cache: Cache) -> set[str]:
-    """Return the names of the claims through which pods mount a cache."""
+    """Return the names of the claims that pods mount for a cache."""
     digests = (cache.status.resolved_digest, *cache.status.previous_digests)
     pinned = {names.name_pinned_claim(cache.key, each) for each in digests if each}
     return {names.name_claim(cache.key), *pinned}
 
 
 def gives(patch: Patch) -> bool:
-    """Return whether a patch sets the claim of a volume."""
+    """Return whether a patch sets the `claimRef` of a volume."""
     return patch.name.kind == VOLUMES and bool((patch.body.get("spec") or {}).get("claimRef"))
 
 
@@ -58,7 +58,7 @@ def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPl
 
 
 def set_ready(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
-    """Return the plan with these Ready conditions for the namespaces."""
+    """Return the plan with the given Ready conditions of namespaces."""
     states = dict(plan.states)
     for namespace, condition in ready.items():
         former = states.get(namespace, PvcStatus())

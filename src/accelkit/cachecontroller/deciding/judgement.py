@@ -1,8 +1,8 @@
 """Decision about the digest that pods get, from facts about the image and the policies; no I/O.
 
-A verdict belongs to a question: an image and its policies. A retryable failure is not a verdict, so a digest that the
-same policies accepted stays in use. If the digest in use is refused, it is withdrawn. If a different digest, to which
-the tag has moved, is refused, the digest in use stays.
+A verdict applies to one question: an image and its policies. A retryable failure is not a verdict, so pods continue to
+get a digest that the same policies accepted. If the digest that pods get is refused, it is withdrawn. If the tag has
+moved to a digest that is refused, pods continue to get the former digest.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MAX_PATH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question to judge; results for other questions no longer count.
+    """Question to judge; a result for another question is ignored.
 
     Attributes:
-        image: the image in `spec`.
-        policy_digest: digest of the policies that cover it.
+        image: image in the spec of the cache.
+        policy_digest: digest of the policies that cover the image.
         secrets: names of pull secrets.
     """
 
@@ -49,12 +49,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why an image must not be used.
+    """Reason why an image cannot be used.
 
     Attributes:
         reason: reason of the condition.
-        message: a sentence.
-        retryable: whether the image could not be judged, in which case a verified digest stays in use.
+        message: message for users.
+        retryable: whether the judgement itself failed, so that a verified digest remains in use.
     """
 
     reason: str
@@ -64,17 +64,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result for an image.
+    """Result of judging an image.
 
     Attributes:
-        question: the question.
+        question: question that was judged.
         at: time of the result, in seconds since 1970.
         digest: digest of the image; empty if it is unknown.
-        refused: None if the digest is verified.
+        refused: reason why the image is refused; None if the digest is verified.
         signatures: policy, signer and identity of each accepted signature.
         labels: labels of the image; None if it is refused.
-        attempts: number of attempts in a row without a verdict, including this one.
-        relocatable: whether the files work unchanged at another path; None if that is unknown.
+        attempts: number of consecutive attempts without a verdict, including this attempt.
+        relocatable: whether the files work at another path without changes; None if unknown.
     """
 
     question: Question
@@ -89,14 +89,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What pods get.
+    """Decision about the digest and the objects of a cache.
 
     Attributes:
-        status: the former status with the new digest, image, verification, mount path, size and former digests.
-        conditions: Resolved and Verified.
-        serves: whether claims are created and maintained.
-        withdrawn: whether unused objects are deleted.
-        judge_at: when to judge the image, in seconds since 1970; None for never.
+        status: former status with the new digest, image, verification, mount path, size and former digests.
+        conditions: conditions Resolved and Verified.
+        serves: whether the controller creates and maintains claims.
+        withdrawn: whether the controller deletes unused objects.
+        judge_at: time of the next judgement of the image, in seconds since 1970; None for no judgement.
     """
 
     status: CacheStatus
@@ -107,14 +107,14 @@ class Decision:
 
 
 def read_image(cache: Cache) -> Reference | Refused:
-    """Return the image reference of a cache, or why its image or mount path cannot be used."""
+    """Return the image reference of a cache, or the reason why its image or mount path is invalid."""
     try:
         reference = parse_reference(cache.spec.image)
     except CacheError as exc:
         return Refused(Reason.INVALID_IMAGE, str(exc))
     path = cache.spec.mount_path
     if path and (len(path) > _MAX_PATH or not path.startswith("/") or posixpath.normpath(path) != path or path == "/"):
-        text = f"mountPath {path[:80]!r} is not a plain absolute path such as /root/.triton/cache"
+        text = f"mountPath {path[:80]!r} is not a normalized absolute path such as /root/.triton/cache"
         return Refused(Reason.INVALID_SPEC, text)
     if len(cache.spec.image_pull_secrets) > MAX_SECRETS:
         return Refused(Reason.INVALID_SPEC, f"more than {MAX_SECRETS} imagePullSecrets are not supported")
@@ -124,14 +124,14 @@ def read_image(cache: Cache) -> Reference | Refused:
 def decide(
     cache: Cache, question: Question | Refused, judgement: Judgement | None, *, now: float, again_seconds: float
 ) -> Decision:
-    """Decide what pods get from a cache.
+    """Return the decision about a cache.
 
     Args:
-        cache: the cache.
-        question: the question to judge, or why there is none.
-        judgement: the last result; None if there is none since the controller started.
+        cache: cache with its former status.
+        question: question to judge, or the reason why the image is not judged.
+        judgement: last result; None before the first result after the start of the controller.
         now: seconds since 1970.
-        again_seconds: interval after which an image is verified again.
+        again_seconds: interval between verifications of an unchanged image.
     """
     status = cache.status
     if isinstance(question, Refused):
@@ -146,7 +146,7 @@ def decide(
     if current is None:
         if same and status.verification is not None:
             verified_at = min(now, read_time(status.verification.verified_at))
-            # If the spec has changed, the mount path may have changed too.
+            # If the spec has changed, the mount path may have changed as well.
             unchanged = status.observed_generation == cache.metadata.generation
             return _serve_former(cache, None, verified_at + again_seconds if unchanged else now)
         text = "the image is being judged"
@@ -164,7 +164,7 @@ def decide(
 def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
-    # The random factor prevents many caches in one registry from being judged at the same time.
+    # The random factor spreads the judgements of many images in one registry.
     return min(again_seconds, _BACK_OFF.compute(judgement.attempts)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
@@ -182,7 +182,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
     mounts = list_mounts(labels, mount_path) if labels is not None else ()
     recorded = write_texts(labels.variables) if labels is not None else {}
     if not recorded and former.resolved_digest == judgement.digest:
-        # Nodes find these values in the files, and report them only once.
+        # Nodes read these values from the files, and report them only once.
         recorded = former.recorded_environment
     status = msgspec.structs.replace(
         former,
@@ -204,7 +204,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
 
 
 def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) -> Decision:
-    """Keep serving the digest that the same policies have accepted."""
+    """Continue to serve the digest that the same policies have accepted."""
     status, signatures = cache.status, cache.status.verification.signatures if cache.status.verification else []
     resolved = _build_resolved(status.resolved_digest)
     if judgement is not None and (refused := judgement.refused) is not None:
@@ -216,7 +216,7 @@ def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) ->
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:
-    """Keep everything that pods have and create nothing, because the verification result is unknown."""
+    """Keep all existing objects and create no new objects, because the verification result is unknown."""
     conditions = (
         state(ConditionType.RESOLVED, refused.reason, refused.message, holds=False),
         state(ConditionType.VERIFIED, refused.reason, refused.message, holds=None),
@@ -242,7 +242,7 @@ def _push(former: CacheStatus, digest: str) -> list[str]:
 
 
 def _build_resolved(digest: str) -> Condition:
-    return state(ConditionType.RESOLVED, Reason.RESOLVED, f"the image is {digest}", holds=True)
+    return state(ConditionType.RESOLVED, Reason.RESOLVED, f"the image has the digest {digest}", holds=True)
 
 
 def _build_verified(signatures: Sequence[dict[str, str]]) -> Condition:

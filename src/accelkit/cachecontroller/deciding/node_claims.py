@@ -1,9 +1,9 @@
-"""Delivery `node`: claims on folders that each node's agent fills; no I/O.
+"""Delivery `node`: claims for folders that the cache agent of each node fills; no I/O.
 
-A volume names an entry of its namespace, has the same path on all nodes and no node affinity, so one claim serves all
-nodes. Because the volume has the type `Directory`, a pod on a node without the files waits. Only the controller writes
-its volumes, which are cluster-scoped. Users may write claims, so what ties a claim to a cache is its immutable volume
-name, not its labels.
+A volume has the path of an entry of its namespace, which is the same on all nodes, and no node affinity, so one claim
+serves all nodes. Because the volume has the type `Directory`, a pod waits on a node without the files. Only the
+controller can write the volumes, which are cluster-scoped. Users can write claims, so the immutable volume name
+identifies the cache of a claim, not the labels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.model.keys import CACHE_DIGEST_ANNOTATION, CACHE_KEY_ANNOTATION
 
 _OWNER: Final = "Agent"
-# Phases of a volume that Kubernetes has not processed, so that it would not find the volume for the claim either.
+# Phases of a volume that Kubernetes has not processed yet, and therefore cannot bind to the claim.
 _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 
 
@@ -41,11 +41,11 @@ class _Pair:
     """A claim and its volume.
 
     Attributes:
-        claim: the claim.
-        volume: the volume.
-        path: the path of a new volume.
-        former_path: the path of a volume that an earlier release created; the agents keep it valid.
-        digest: the digest of the files; empty if the path is the entry that follows the cache.
+        claim: name of the claim.
+        volume: name of the volume.
+        path: path of a new volume.
+        former_path: path of a volume that an earlier release created; the agents keep it valid.
+        digest: digest of the files; empty if the path is the entry that follows the cache.
     """
 
     claim: ObjectName
@@ -56,12 +56,12 @@ class _Pair:
 
 
 class NodeClaims:
-    """Claims on the files that the nodes' agents prepare."""
+    """Delivery mode with claims for the files that cache agents extract."""
 
     watches: tuple[Watch, ...] = ()
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the changes for missing, wrong and excess claims and volumes, and the state of each namespace."""
+        """Return the changes for missing, incorrect and excess claims and volumes, and the state of each namespace."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         deletions: list[Deletion] = []
@@ -79,7 +79,7 @@ class NodeClaims:
                 found = _describe(cache, pair, cluster)
                 former = states.setdefault(pair.claim.namespace, found)
                 if former.conditions[0].status == "True":
-                    # The webhook makes pods mount the claim of the digest, so the condition of that claim counts.
+                    # The webhook makes pods mount the pinned claim, so its conditions apply to the namespace.
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
         waits = any(cluster.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
         deletions += self._list_excess(cache, cluster, kept)
@@ -93,10 +93,10 @@ class NodeClaims:
         return DeliveryPlan(delete=tuple(self._list_excess(cache, cluster, frozenset())))
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether a volume or claim belongs to a cache."""
+        """Return whether this mode created a volume or claim for a cache."""
         if name.kind == VOLUMES:
             annotations = observed.metadata.annotations or {}
-            # Volumes that a provisioner created for another delivery mode may also have a hostPath.
+            # Volumes of other delivery modes can also have a hostPath, if their provisioner uses it.
             ours = name.name.startswith(names.VOLUME_PREFIX)
             return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in observed.spec
         digest = _find_digest(cache, name, observed)
@@ -105,7 +105,7 @@ class NodeClaims:
         return bool(observed.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a pinned claim; nodes report the digests of the claim that follows the cache."""
+        """Return the pods that mount a pinned claim, by digest; nodes report the digests of other pods."""
         found = {}
         for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
             claim = names.name_pinned_claim(cache.key, digest)
@@ -113,9 +113,10 @@ class NodeClaims:
         return found
 
     def _leave_taken(self, cache: Cache, pairs: list[_Pair], cluster: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
-        """Return the pairs to create, and those whose names belong to other claims.
+        """Return the pairs to create, and the pairs whose claim names are taken.
 
-        Nothing is created in the namespaces of the latter, because admission policies allow writes by namespace.
+        No pair is created in the namespace of a taken name, because admission policies allow writes for the whole
+        namespace.
         """
         taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, cluster)]
         places = {pair.claim.namespace for pair in taken}
@@ -133,8 +134,8 @@ class NodeClaims:
         volume, claim = cluster.find(pair.volume), cluster.find(pair.claim)
         claimed = claim is not None and self.owns(cache, pair.claim, claim)
         if volume is not None and _read_path(volume) not in {pair.path, pair.former_path}:
-            # The mount path has changed. The path of a volume is immutable, and Kubernetes protects both objects until
-            # no pod uses them.
+            # The mount path has changed, but the path of a volume is immutable. Kubernetes protects both objects while
+            # pods use them.
             stale = [Deletion(pair.volume, volume.metadata.uid)]
             if claim is not None and claimed:
                 stale.append(Deletion(pair.claim, claim.metadata.uid))
@@ -149,12 +150,12 @@ class NodeClaims:
             return create, patches, []
         uid = claim.metadata.uid
         if volume is None:
-            # The volume is created after the claim and with its UID. Otherwise, another claim with this name could be
-            # bound to it.
+            # Create the volume after the claim and with the UID of the claim, so that it cannot be bound to another
+            # claim with this name.
             if cluster.find_refusal(pair.volume) is None:
                 create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
         elif read_bound_claim(volume)[1] != uid:
-            # A user deleted the former claim, so the volume stays Released unless its claimRef names the new claim.
+            # A user deleted the former claim, so the volume remains Released until its claimRef names the new claim.
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
         known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
@@ -176,7 +177,7 @@ class NodeClaims:
         )
         uids = {name: observed.metadata.uid for name, observed in claims.items()}
         for volume in volumes.values():
-            # A claim may have lost its labels, but the volume that is bound to it names it.
+            # A claim without its labels is found through the volume that is bound to it.
             bound, uid = read_bound_claim(volume)
             if uid and not volume.metadata.deletion_timestamp and bound not in kept:
                 uids.setdefault(bound, uid)
@@ -197,7 +198,7 @@ def _list_pairs(cache: Cache, cluster: ClusterView) -> list[_Pair]:
             path = names.build_volume_path(key, namespace, digest, status.mount_path)
             former_path = names.build_cache_path(digest, status.mount_path)
             if digest != status.resolved_digest:
-                # Pods that use a former digest keep their files, even if the mount path was different.
+                # Pods that use a former digest keep their files, even with a different mount path.
                 volume = cluster.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
                 if volume is None:
                     continue
@@ -216,11 +217,11 @@ def _read_path(volume: ObservedObject) -> str:
 
 
 def _describe(cache: Cache, pair: _Pair, cluster: ClusterView) -> PvcStatus:
-    """Return the state of the claim that users mount."""
+    """Return the state of the claim that pods mount."""
     claim = cluster.find(pair.claim)
     ready = state(ConditionType.READY, Reason.PENDING, "the claim is being created", holds=False)
     if not _has_fitting_modes(cache):
-        text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(MODES)}, which claims on nodes support"
+        text = f"accessModes {', '.join(cache.spec.access_modes)}: delivery node supports only {', '.join(MODES)}"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
         ready = _judge_claim(cache, pair, claim, cluster)
@@ -234,22 +235,22 @@ def _describe(cache: Cache, pair: _Pair, cluster: ClusterView) -> PvcStatus:
 def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, cluster: ClusterView) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
     if not NodeClaims().owns(cache, pair.claim, claim):
-        text = f"claim {name} exists and is not ours; it is not changed: delete it, or give the cache another name"
+        text = f"claim {name} exists but does not belong to this cache; delete it, or choose another name for the cache"
         return state(ConditionType.READY, Reason.CLAIM_EXISTS, text, holds=False)
     if claim.metadata.deletion_timestamp:
-        text = f"claim {name} was deleted, and is created again once no pod uses it"
+        text = f"claim {name} is being deleted; the controller creates it again when no pod uses it"
         return state(ConditionType.READY, Reason.DELETING, text, holds=False)
     phase = claim.status.get("phase", "")
     if phase == "Bound":
         return state(ConditionType.READY, Reason.READY, holds=True)
     if is_overdue(claim, cluster):
-        text = f"claim {name} has waited over a minute for its volume {pair.volume.name}; run kubectl describe on both"
+        text = f"claim {name} is not bound to volume {pair.volume.name} after one minute; run kubectl describe on both"
         return state(ConditionType.READY, Reason.NOT_BOUND, text, holds=False)
     return state(ConditionType.READY, Reason.PENDING, f"claim {name} is {phase or 'not bound yet'}", holds=False)
 
 
 def _find_digest(cache: Cache, name: ObjectName, observed: ObservedObject) -> str | None:
-    """Return the digest to which a claim is pinned by its name; empty for the claim that follows the cache."""
+    """Return the digest in the name of a pinned claim; empty for the claim that follows the cache."""
     if name.name == names.name_claim(cache.key):
         return ""
     stated = (observed.metadata.annotations or {}).get(CACHE_DIGEST_ANNOTATION, "")
@@ -258,17 +259,17 @@ def _find_digest(cache: Cache, name: ObjectName, observed: ObservedObject) -> st
 
 
 def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
-    """Return the claim of a volume, and the UID of the claim to which it is bound; empty if it is not bound."""
+    """Return the claim of a volume, and the UID of the claim; the UID is empty if the volume is not bound."""
     reference = volume.spec.get("claimRef") or {}
     name = ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
     return name, str(reference.get("uid") or "")
 
 
 def _may_go(cache: Cache, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim or volume may be deleted now; a guarded one may not be deleted while pods mount it.
+    """Return whether a claim or volume may be deleted now; a protected claim is kept while pods mount it.
 
-    Policies guard the claims in namespaces that a cache names. In other namespaces the claim is deleted at once, so
-    that new pods cannot mount it; running pods keep it.
+    Admission policies protect the claims in namespaces that a cache names. In other namespaces, the claim is deleted
+    immediately, so that new pods cannot mount it; running pods keep it.
     """
     claim = name
     if name.kind == VOLUMES:

@@ -1,4 +1,4 @@
-"""Per-node reports about a cache, individually and combined; no I/O."""
+"""Reports of nodes about a cache, and their summaries; no I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class NodeView:
 
     Attributes:
         node: name of the node.
-        current: entry of the digest that pods get; None if the report has none.
-        former: entries of other digests.
-        host: value of its label kubernetes.io/hostname.
+        current: entry of the digest that pods get; None if the report has no such entry.
+        former: entries of former digests.
+        host: value of the node's label kubernetes.io/hostname.
     """
 
     node: str
@@ -34,7 +34,7 @@ class NodeView:
 
     @property
     def failure(self) -> Condition | None:
-        """Why pods may not use the cache, if that is a failure rather than work in progress."""
+        """Condition that states why pods may not use the cache; None if the node is still working on it."""
         if self.current is None or self.ready:
             return None
         found = (
@@ -47,9 +47,9 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
     """Return the reports of existing nodes about a cache, ordered by node.
 
     Args:
-        cache: the cache.
-        digest: the digest that pods get.
-        reports: reports of any nodes.
+        cache: cache to report.
+        digest: digest that pods get.
+        reports: node reports, possibly of deleted nodes.
         nodes: existing nodes, with the values of their label kubernetes.io/hostname.
     """
     views = []
@@ -63,22 +63,22 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
 
 
 def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
-    """Return the hostname labels of the nodes that are best for pods of a cache.
+    """Return the hostname labels of the preferred nodes for pods of a cache.
 
     Args:
         views: reports about the cache.
-        by_node: whether nodes hold its files; if not, the nodes whose cards can load it are returned.
+        by_node: whether nodes store the files; otherwise, return the nodes with compatible cards.
     """
     kind = ConditionType.READY if by_node else ConditionType.COMPATIBLE
     return [view.host for view in views if view.current is not None and holds(view.current.conditions, kind)]
 
 
 def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
-    """Count nodes and pods in the nodes' entries of this cache.
+    """Return the counts of nodes and pods from the node reports about a cache.
 
     Args:
         views: reports about this cache only.
-        leaving: number of pods that mount it and are being deleted.
+        leaving: number of pods that mount the cache and are being deleted.
     """
     used = [view for view in views if view.current is not None and view.current.pods]
     unused = [view for view in views if view.ready and view not in used]
@@ -104,7 +104,7 @@ def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
     current = [view for view in views if view.current is not None]
     outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
     pods = sum(len(entry.pods) for view in views for entry in view.former)
-    text = f"{pods} pods use a former digest, on {list_some(outdated)}" if pods else "no pod uses a former digest"
+    text = f"pods with a former digest: {pods}, on {list_some(outdated)}" if pods else "no pod uses a former digest"
     return [
         summarize_compatible(current),
         _summarize_extracted(current),
@@ -121,21 +121,21 @@ def summarize_compatible(views: Sequence[NodeView]) -> Condition:
     type_ = ConditionType.COMPATIBLE
     if yes and no:
         return state(
-            type_, Reason.PARTLY_COMPATIBLE, f"{len(yes)} nodes can load it, {list_some(no)} cannot", holds=True
+            type_, Reason.PARTLY_COMPATIBLE, f"compatible nodes: {len(yes)}; incompatible: {list_some(no)}", holds=True
         )
     if yes:
-        return state(type_, Reason.COMPATIBLE, f"{len(yes)} nodes can load it", holds=True)
+        return state(type_, Reason.COMPATIBLE, f"compatible nodes: {len(yes)}", holds=True)
     if no:
         node, first = next(iter(no.items()))
         reason = Reason.NO_CARDS if all(each.reason == Reason.NO_CARDS for each in no.values()) else Reason.INCOMPATIBLE
-        return state(type_, reason, f"{len(no)} nodes cannot load it; {node}: {first.message}", holds=False)
-    # A node with an undecided verdict reports the missing fact; a node without a verdict reports Pending.
+        return state(type_, reason, f"incompatible nodes: {len(no)}; {node}: {first.message}", holds=False)
+    # A node with an unknown verdict reports the missing fact; a node without a verdict reports Pending.
     undecided = {node: each for node, each in found.items() if each is not None and each.reason != Reason.PENDING}
     if undecided:
         node, first = next(iter(undecided.items()))
-        text = f"{len(undecided)} nodes cannot determine whether they can load it; {node}: {first.message}"
+        text = f"nodes with unknown compatibility: {len(undecided)}; {node}: {first.message}"
         return state(type_, first.reason, text, holds=None)
-    return state(type_, Reason.PENDING, "no node has judged it yet", holds=None)
+    return state(type_, Reason.PENDING, "no node has checked the compatibility yet", holds=None)
 
 
 def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
@@ -143,12 +143,12 @@ def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
         view.node for view in views if holds(view.current.conditions if view.current else (), ConditionType.EXTRACTED)
     ]
     if nodes:
-        return state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"{len(nodes)} nodes have its files", holds=True)
+        return state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"nodes with the files: {len(nodes)}", holds=True)
     failed = next((view for view in views if view.failure is not None), None)
     if failed is not None and failed.failure is not None:
         text = f"node {failed.node}: {failed.failure.message}"
         return state(ConditionType.EXTRACTED, failed.failure.reason, text, holds=False)
-    return state(ConditionType.EXTRACTED, Reason.PENDING, "no node has its files yet", holds=False)
+    return state(ConditionType.EXTRACTED, Reason.PENDING, "no node has the files yet", holds=False)
 
 
 def _summarize_effective(views: Sequence[NodeView]) -> Condition:
@@ -159,8 +159,8 @@ def _summarize_effective(views: Sequence[NodeView]) -> Condition:
         return state(ConditionType.EFFECTIVE, first.reason, f"node {node}: {first.message}", holds=False)
     hits = [node for node, each in found if each is not None and each.status == "True"]
     if hits:
-        return state(ConditionType.EFFECTIVE, Reason.HITS, f"workloads hit it on {list_some(hits)}", holds=True)
-    return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "no node has measured it yet", holds=None)
+        return state(ConditionType.EFFECTIVE, Reason.HITS, f"workloads hit the cache on {list_some(hits)}", holds=True)
+    return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "no node has measured cache hits yet", holds=None)
 
 
 def _find(view: NodeView, type_: ConditionType) -> Condition | None:

@@ -1,4 +1,4 @@
-"""Status of a cache: conditions of its nodes, namespaces and pods; no I/O."""
+"""Status of a cache, summarized from its nodes, namespaces and pods; no I/O."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condi
 from accelkit.gkm.objects import Cache, CacheCounts, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 from accelkit.texts import list_some
 
-# Access modes with which pods of several nodes can share a volume.
+# Access modes that allow pods on several nodes to share a volume.
 _BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 _MAX_LISTED: Final = 5
-_NOT_MEASURED: Final = "files that pods create are counted only where nodes hold the files, with delivery node"
+_NOT_MEASURED: Final = "cache hits are measured only with delivery node"
 
 
 def choose_delivery(cache: Cache) -> Delivery:
-    """Return the delivery of a cache; choose one if the spec leaves it open."""
+    """Return the delivery of a cache; choose a delivery if the spec contains Auto."""
     spec = cache.spec
     if spec.delivery is not Delivery.AUTO:
         return spec.delivery
@@ -44,23 +44,23 @@ def judge_ready(
     states: Mapping[str, PvcStatus],
     existing: Collection[str],
 ) -> tuple[Condition, Condition]:
-    """Return Ready and Degraded of a verified cache.
+    """Return the conditions Ready and Degraded of a verified cache.
 
     Args:
-        cache: names its namespaces.
-        delivery: its delivery.
+        cache: cache with its namespaces.
+        delivery: delivery of the cache.
         views: reports of nodes.
         states: states by namespace.
-        existing: namespaces that exist.
+        existing: names of the existing namespaces.
     """
     if not cache.namespaces:
-        text = "no workloadNamespaces: name the namespaces whose pods are to use it"
+        text = "workloadNamespaces is empty; add the namespaces whose pods use the cache"
         return _refuse(Reason.NO_NAMESPACES, text)
     here = {name: _find_ready(states.get(name)) for name in cache.namespaces if name in existing}
     if not here:
         return _refuse(
             Reason.NAMESPACE_MISSING,
-            f"{list_some(cache.namespaces)}: no such namespace; create it, or correct workloadNamespaces",
+            f"namespaces that do not exist: {list_some(cache.namespaces)}; create them, or correct workloadNamespaces",
         )
     failures = [f"{name}: {each.message or each.reason}" for name, each in here.items() if each and is_failure(each)]
     reasons = [each.reason for each in here.values() if each and is_failure(each)]
@@ -80,15 +80,15 @@ def judge_ready(
             state(ConditionType.READY, reasons[0], listed, holds=False),
             state(ConditionType.DEGRADED, reasons[0], listed, holds=True),
         )
-    healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
+    healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "no failures", holds=False)
     if len(ready_here) < len(here):
         waiting = next(each for each in here.values() if each is None or each.status != "True")
-        text = waiting.message if waiting is not None else "its claims are unknown so far"
+        text = waiting.message if waiting is not None else "the state of the claims is not known yet"
         return state(ConditionType.READY, Reason.PENDING, text, holds=False), healthy
     if not some:
         return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
     where = f"on {len(ready_nodes)} of {len(views)} nodes" if by_node else f"in {len(ready_here)} namespaces"
-    return state(ConditionType.READY, Reason.READY, f"pods get it {where}", holds=True), healthy
+    return state(ConditionType.READY, Reason.READY, f"pods can use the cache {where}", holds=True), healthy
 
 
 def assemble_status(
@@ -100,15 +100,15 @@ def assemble_status(
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
-    """Return the whole status; its conditions have no timestamps.
+    """Return the complete status of a cache; its conditions have no timestamps.
 
     Args:
-        cache: with the decided values in its status, including `delivery`.
-        decision: what pods get.
+        cache: cache with the decided values in its status, including `delivery`.
+        decision: decision of this pass.
         states: states by namespace from the delivery mode.
-        cluster: reports, namespaces and pods.
+        cluster: source of node reports, namespaces and pods.
         nodes: existing nodes with their hostnames.
-        users: pods by digest, from the delivery mode; used if no node reports pods.
+        users: pods by digest from the delivery mode; used if node reports contain no pods.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -153,10 +153,10 @@ def assemble_status(
 def summarize_elsewhere(
     views: Sequence[NodeView], states: Mapping[str, PvcStatus], counts: CacheCounts
 ) -> list[Condition]:
-    """Return Compatible, Extracted, Outdated and Effective if nodes hold no files.
+    """Return Compatible, Extracted, Outdated and Effective for a delivery without files on nodes.
 
     Args:
-        views: reports of nodes, which also judge their cards in this case.
+        views: reports of nodes about the compatibility of their cards.
         states: states by namespace.
         counts: counts of pods.
     """
@@ -165,14 +165,14 @@ def summarize_elsewhere(
     waiting = next((each for each in found.values() if each is not None and each.status != "True"), None)
     if ready_names:
         extracted = state(
-            ConditionType.EXTRACTED, Reason.EXTRACTED, f"pods of {list_some(ready_names)} get it", holds=True
+            ConditionType.EXTRACTED, Reason.EXTRACTED, f"pods can use the cache in {list_some(ready_names)}", holds=True
         )
     elif waiting is not None:
         extracted = state(ConditionType.EXTRACTED, waiting.reason, waiting.message, holds=False)
     else:
-        extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "its files are not available yet", holds=False)
+        extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "the files are not available yet", holds=False)
     pods = counts.pod_outdated_cnt
-    text = f"{pods} pods use a former digest" if pods else "no pod uses a former digest"
+    text = f"pods with a former digest: {pods}" if pods else "no pod uses a former digest"
     return [
         summarize_compatible([view for view in views if view.current is not None]),
         extracted,
@@ -182,11 +182,11 @@ def summarize_elsewhere(
 
 
 def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
-    """Count pods and their nodes if no node reports them.
+    """Return the counts of pods and their nodes for a delivery whose pods are not in node reports.
 
     Args:
-        digest: the digest that new pods get.
-        users: pods by the digest that they have.
+        digest: digest that new pods get.
+        users: pods by the digest that they use.
     """
     pods = [pod for found in users.values() for pod in found]
     nodes = {pod.node for pod in pods if pod.node}
@@ -208,7 +208,7 @@ def describe_missing(namespace: str) -> PvcStatus:
 
 def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
     if not views:
-        return Reason.PENDING, "no node with cards has reported it yet"
+        return Reason.PENDING, "no node with cards has reported the cache yet"
     compatible = summarize_compatible([view for view in views if view.current is not None])
     if compatible.status == "False":
         return Reason(compatible.reason), compatible.message
@@ -216,7 +216,7 @@ def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
         ready = _find_ready(view.current)
         if ready is not None and ready.reason == Reason.RETRYING:
             return Reason.RETRYING, f"node {view.node}: {ready.message}"
-    return Reason.EXTRACTING, f"{len(views)} nodes prepare it, and none is ready yet"
+    return Reason.EXTRACTING, f"nodes that are extracting the cache: {len(views)}; ready: 0"
 
 
 def _find_ready(status: PvcStatus | NodeCacheStatus | None) -> Condition | None:
@@ -226,5 +226,5 @@ def _find_ready(status: PvcStatus | NodeCacheStatus | None) -> Condition | None:
 def _refuse(reason: Reason, message: str) -> tuple[Condition, Condition]:
     return (
         state(ConditionType.READY, reason, message, holds=False),
-        state(ConditionType.DEGRADED, reason, "it is not ready anywhere", holds=False),
+        state(ConditionType.DEGRADED, reason, "the cache is not ready in any namespace", holds=False),
     )

@@ -1,4 +1,4 @@
-"""Manifests of claims for files on nodes, and of their volumes."""
+"""Manifests of claims and volumes for delivery `node`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIB: Final = 1 << 20
 
 
 def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: str) -> dict[str, Any]:
-    """Return the PersistentVolume for the claim with this UID, on a path that exists on each node."""
+    """Return the PersistentVolume for the claim with this UID, with a path that is the same on all nodes."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -42,7 +42,7 @@ def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: s
 
 
 def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, Any]:
-    """Return the claim that is bound to this volume only."""
+    """Return the PersistentVolumeClaim, which only the volume of this cache and digest can satisfy."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -63,7 +63,7 @@ def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, 
 
 
 def annotate(cache: Cache, digest: str) -> dict[str, str]:
-    """Return the annotations of objects for a cache, or for one of its digests."""
+    """Return the annotations of the objects of a cache or of one of its digests."""
     return {CACHE_KEY_ANNOTATION: cache.key, **({CACHE_DIGEST_ANNOTATION: digest} if digest else {})}
 
 

@@ -1,1 +1,1 @@
-"""Judgement of images through registries: the digest of an image, and whether a signer of the policies signed it."""
+"""Judgement of images: resolution of the digest and verification of signatures, through registries."""

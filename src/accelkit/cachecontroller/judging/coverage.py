@@ -1,4 +1,4 @@
-"""SignerPolicies that cover an image; a change of other policies does not cause a new judgement."""
+"""SignerPolicies that cover an image, so that changes of other policies cause no new judgement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class Coverage:
-    """The policies of the cluster, parsed after each change.
+    """SignerPolicies of the cluster, parsed after each change.
 
     Args:
-        policies: returns the specs of SignerPolicies by name; a new mapping after each change.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
+        policies: function that returns the specs of SignerPolicies by name, in a new mapping after each change.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -32,7 +32,7 @@ class Coverage:
         self._set = parse_policies((), trusted_root)
 
     def find_question(self, cache: Cache) -> Question | Refused:
-        """Return the question to judge about a cache, or why its image is not judged."""
+        """Return the question to judge about a cache, or the reason why its image is not judged."""
         image = read_image(cache)
         if isinstance(image, Refused):
             return image
@@ -42,7 +42,7 @@ class Coverage:
         narrowed = parsed.narrow(image, namespace)
         if not narrowed.policies:
             where = f" for namespace {namespace}" if namespace else ""
-            text = f"no SignerPolicy covers {image.name}{where}; add one that names who may sign it"
+            text = f"no SignerPolicy covers {image.name}{where}; add a SignerPolicy with the accepted signers"
             return Refused(Reason.NOT_COVERED, text)
         secrets = tuple(each.name for each in cache.spec.image_pull_secrets if each.name)
         return Question(cache.spec.image, narrowed.digest, secrets)

@@ -1,4 +1,4 @@
-"""Requests to registries for the digest of an image, its signatures and its labels. Nothing else is fetched."""
+"""Requests to registries for the digest, the signatures and the labels of an image, without its layers."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from accelkit.kernelcache.signatures import Failure, RejectionReason, Signature,
 from accelkit.kernelcache.signatures.findings import choose_nearest
 from accelkit.kube.client import ApiClient
 
-# Deadline for all requests for one image; if it expires, the image is judged again later.
+# Deadline for all requests about one image. After a timeout, the image is judged again later.
 PATIENCE_SECONDS: Final = 60.0
-# Attempts for one request; a failed judgement is repeated with its own back-off.
+# Attempts per request. A failed judgement has its own back-off.
 _ATTEMPTS: Final = 2
 _SILENCE_SECONDS: Final = 15.0
 
 
 class Judge:
-    """Judges images; use it as an asynchronous context manager.
+    """Judge of images; use it as an asynchronous context manager.
 
     Args:
-        api: reads pull secrets.
-        settings: settings of registries.
-        coverage: the policies of the cluster.
+        api: client for pull secrets.
+        settings: connection settings for registries.
+        coverage: SignerPolicies of the cluster.
         namespace: namespace of the pull secrets of ClusterGKMCaches.
-        clock: returns seconds since 1970.
+        clock: function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Judge:
         self._coverage = coverage
         self._namespace = namespace
         self._clock = clock
-        # Shared by caches without pull secrets, because each client reads the system's CA certificates.
+        # Caches without pull secrets share this client, because each client reads the system's CA certificates.
         self._shared = RegistryClient(self._settings)
 
     async def __aenter__(self) -> Self:
@@ -68,9 +68,9 @@ class Judge:
         """Judge the image of a cache.
 
         Args:
-            cache: the cache of the question.
-            question: the question.
-            attempts: number of attempts in a row without a verdict so far.
+            cache: cache with the image.
+            question: question to judge.
+            attempts: number of previous consecutive attempts without a verdict.
 
         Raises:
             ApiError: the API server did not answer.
@@ -80,8 +80,8 @@ class Judge:
         try:
             async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
                 client = await self._open(stack, cache, question)
-                # The digest is read first, because a refusal must name it, and a tag that moves in the meantime is not
-                # followed.
+                # Resolve the digest first, because a refusal contains it, and all further requests must use the same
+                # digest even if the tag moves.
                 raw = await client.read_manifest(image)
                 resolved = raw.digest
                 policies = self._coverage.find_policies(image, cache.metadata.namespace or None)
@@ -127,7 +127,7 @@ class Judge:
 
 def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Refused:
     if isinstance(exc, TimeoutError):
-        text = f"{image.registry} took longer than {PATIENCE_SECONDS:g} seconds"
+        text = f"cannot judge the image: registry {image.registry} took longer than {PATIENCE_SECONDS:g} seconds"
         return Refused(Reason.REGISTRY_UNAVAILABLE, text, retryable=True)
     if exc.retryable:
         return Refused(Reason.REGISTRY_UNAVAILABLE, str(exc), retryable=True)
@@ -135,17 +135,17 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
 
 
 def _refuse_unverified(exc: UnverifiedError) -> Refused:
-    """Return what is wrong with an image; an unreachable registry is not the cause if its mirrors respond.
+    """Return the reason why an image is refused; if the mirrors respond, an unreachable registry is not the reason.
 
-    The refusal is retryable in this case, because the registry may have a signature that its mirrors lack.
+    The refusal is retryable in this case, because the registry may have a signature that the mirrors do not have.
     """
     unreachable = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
     if not unreachable or not all(each.beside_mirrors for each in unreachable):
         return Refused(exc.reason, str(exc), retryable=exc.reason.retryable)
-    none = Failure(RejectionReason.NO_SIGNATURES, "its mirrors have no signatures of it")
+    none = Failure(RejectionReason.NO_SIGNATURES, "the mirrors have no signatures of the image")
     found = choose_nearest((none, *(each for each in exc.failures if each not in unreachable)))
     return Refused(
-        found.reason, f"{found.message}, and whether the registry has: {unreachable[0].message}", retryable=True
+        found.reason, f"{found.message}, and the registry is unreachable: {unreachable[0].message}", retryable=True
     )
 
 

@@ -1,7 +1,7 @@
-"""Workers that judge several images at the same time, each cache at most once at a time, and keep the results.
+"""Workers that judge several images concurrently, at most one per cache, and keep the results.
 
-Namespaces take turns, and none gets all workers, because a registry may deliberately delay each response until the
-deadline.
+Workers serve namespaces in turn, and one namespace cannot use all workers, because a registry may deliberately delay
+each response until the deadline.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SLOW_SECONDS: Final = 5.0
 
 
 class Judging:
-    """Judgements by cache, and the workers that make them.
+    """Schedule, workers and results of judgements.
 
     Args:
-        judge: sends requests to registries.
-        metrics: counts judgements.
-        find: returns a cache by its key; None if it no longer exists.
-        find_question: returns the question about a cache; None if there is none.
-        mark: called with the key of each cache that has a new result.
-        leads: returns whether this replica may still write.
+        judge: judge that sends requests to registries.
+        metrics: metrics that count judgements.
+        find: function that returns a cache by its key; None if the cache no longer exists.
+        find_question: function that returns the question about a cache; None if its image is not judged.
+        mark: callback with the key of each cache that has a new result.
+        leads: function that returns whether this replica may still write.
         workers: number of `run` coroutines.
     """
 
@@ -53,18 +53,18 @@ class Judging:
         leads: Callable[[], bool],
         workers: int,
     ) -> None:
-        # One worker stays free for other namespaces, even if none needs it at the moment.
+        # One worker remains available for other namespaces, even if it is idle.
         self._most_of_namespace = max(1, workers - 1)
         self._judge, self._metrics = judge, metrics
         self._find, self._find_question, self._mark, self._leads = find, find_question, mark, leads
         self._known: dict[str, Judgement] = {}
         self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
-        # Registries that were unreachable in the last judgement: they must not block all workers. The same applies to
-        # registries that were slow for a namespace, so that a large image there does not delay other namespaces.
+        # Registries that were unreachable in the last judgement, or slow for a namespace. They must not block all
+        # workers, or delay other namespaces.
         self._unreachable: set[str] = set()
         self._slow: set[tuple[str, str]] = set()
-        # Number of current judgements by namespace; registry and start time of each.
+        # Number of current judgements by namespace; registry and start time of each judgement.
         self._of_namespaces: Counter[str] = Counter()
         self._under_way: dict[str, tuple[str, float]] = {}
 
@@ -72,21 +72,20 @@ class Judging:
         return len(self._work)
 
     def find_judgement(self, key: str) -> Judgement | None:
-        """Return the last result for a cache's image."""
+        """Return the last result for the image of a cache; None before the first result."""
         return self._known.get(key)
 
     def plan(self, cache: Cache, at: float | None) -> None:
-        """Schedule the judgement of a cache's image, in seconds since 1970; None for never."""
+        """Schedule the judgement of a cache's image at a time in seconds since 1970; None cancels the judgement."""
         if at is None:
             self._work.drop(cache.key)
         elif cache.key not in self._under_way:
-            # If it is being judged, the end of that starts a pass of the cache, which decides whether the question has
-            # changed.
+            # The end of a current judgement starts a pass of the cache, which checks whether the question has changed.
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
     def discard(self, key: str) -> None:
-        """Forget a deleted cache."""
+        """Drop the schedule and the result of a deleted cache."""
         self._known.pop(key, None)
         self._registries.pop(key, None)
         self._work.drop(key)
@@ -97,7 +96,7 @@ class Judging:
         self._known.clear()
 
     async def run(self) -> None:
-        """Judge due images, one after another, until cancelled; several of these coroutines may run."""
+        """Judge due images sequentially until cancelled; several of these coroutines may run concurrently."""
         while True:
             key = await self._work.take(may=self._may, rank=lambda key: self._of_namespaces[_namespace(key)])
             registry = self._registries.get(key, "")
@@ -106,11 +105,11 @@ class Judging:
             try:
                 await self._work_on(key, registry)
             except ApiError as exc:
-                log.warning("the image of %s is judged again in %g s: %s", key, _RETRY_SECONDS, exc)
+                log.warning("judgement failed: cache=%s retry_seconds=%g error=%s", key, _RETRY_SECONDS, exc)
                 self._work.add(key, _RETRY_SECONDS)
             except Exception:
-                # A defect, or an unexpected image, affects only this cache.
-                log.exception("the judgement of the image of %s failed because of a defect", key)
+                # Other caches are not affected by a defect or an unexpected image.
+                log.exception("judgement failed because of a defect: cache=%s", key)
                 self._work.add(key, 60.0)
             finally:
                 self._of_namespaces[_namespace(key)] -= 1
@@ -127,14 +126,19 @@ class Judging:
         started = time.perf_counter()
         judgement = await self._judge.judge(cache, question, attempts)
         if judgement.attempts and former is not None and judgement.digest not in {"", former.digest}:
-            # The result is for a different image, which may be signed soon.
+            # The tag has moved to a different image, which may be signed soon.
             judgement = replace(judgement, attempts=1)
         refused = judgement.refused
         unreachable = refused is not None and refused.reason == Reason.REGISTRY_UNAVAILABLE
         self._unreachable = self._unreachable | {registry} if unreachable else self._unreachable - {registry}
         result = "verified" if refused is None else "retried" if refused.retryable else "refused"
         self._metrics.observe_judgement(result, time.perf_counter() - started)
-        log.info("image %s of %s: %s", question.image[:200], key, refused.reason if refused else judgement.digest)
+        log.info(
+            "judged image=%s cache=%s result=%s",
+            question.image[:200],
+            key,
+            refused.reason if refused else judgement.digest,
+        )
         if self._leads():
             self._known[key] = judgement
             self._mark(key)

@@ -1,1 +1,1 @@
-"""Direct reads from the API server, for decisions that must not depend on delayed watches."""
+"""Direct reads from the API server, for decisions that must not depend on watches."""

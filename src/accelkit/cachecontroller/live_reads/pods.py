@@ -16,12 +16,12 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all, name_unreadable
 from accelkit.kube.paths import build_collection_path
 
-# Many caches of one namespace read their pods at the same time.
+# Many caches of one namespace may list its pods concurrently.
 _REUSE_SECONDS: Final = 1.0
 
 
 class UnreadablePodError(AccelkitError):
-    """A pod cannot be read, so that its mounts are unknown."""
+    """A pod cannot be read, so its mounts are unknown."""
 
 
 _Pods: TypeAlias = list[ClaimPod]
@@ -34,11 +34,11 @@ class _List:
 
 
 class LivePods:
-    """Lists pods, with one list for concurrent callers.
+    """Reader of current pods, with one list request for concurrent callers.
 
     Args:
-        api: an open client.
-        clock: returns the seconds of a monotonic clock.
+        api: open client.
+        clock: function that returns the seconds of a monotonic clock.
     """
 
     def __init__(self, api: ApiClient, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class LivePods:
 
         Args:
             namespace: namespace of the pods.
-            since: that time, on the clock.
+            since: earliest start of the list, on `clock`.
 
         Raises:
             ApiError: the API server refused or did not answer.
@@ -69,7 +69,7 @@ class LivePods:
 
     async def _read(self, namespace: str) -> _Pods:
         unreadable: list[bytes] = []
-        # Without a resourceVersion, the list is consistent and does not come from a cache of an API server.
+        # Without a resourceVersion, the API server returns a consistent list, and not its cached state.
         found, _ = await list_all(
             self._api,
             build_collection_path("v1", "pods", namespace),
@@ -78,5 +78,7 @@ class LivePods:
             on_unreadable=lambda text, _error: unreadable.append(text),
         )
         if unreadable:
-            raise UnreadablePodError(f"pod {name_unreadable(unreadable[0])} cannot be read, and may write to a cache")
+            raise UnreadablePodError(
+                f"cannot check whether pod {name_unreadable(unreadable[0])} writes to a cache: invalid pod"
+            )
         return [pod for each in found if (pod := read_claim_pod(each)) is not None]

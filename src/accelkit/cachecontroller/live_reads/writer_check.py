@@ -1,9 +1,9 @@
-"""Check that withholds claims from pods that would write to them, because pods of all namespaces read the files.
+"""Check that delays claims while pods would write to them, because pods of other namespaces read the same files.
 
-The admission policies refuse writing pods for known caches. A pod that is older than the cache, or that was created
-while a user's claim had the name, is already admitted. So a claim is created, or gets a volume, only after all API
-servers have had time to receive the cache, and only if the pods that are read after that time contain no writer.
-Policies refuse pods that are created later.
+Admission policies refuse pods that would write to an existing cache. However, a pod may be older than the cache, or may
+have been created while a user's claim had the name. Therefore, a claim is created, or bound to a volume, only after all
+API servers have had time to receive the cache, and only if a later list of the pods contains no writer. The policies
+refuse writers that are created after this list.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from accelkit.gkm.objects import Cache, CacheStatus
 
 ListPods: TypeAlias = Callable[[str, float], Awaitable[list[ClaimPod]]]
 CheckTaken: TypeAlias = Callable[[ObjectName], Awaitable[object]]
-# The watch reports deleted pods; this interval is for pods whose claims do not lead to a cache by name.
+# The deletion of a pod usually starts a pass. The interval covers pods whose claims are not found by a cache's name.
 _AGAIN_SECONDS: Final = 15.0
 
 
 class WriterCheck:
-    """Decides which claims may be created now.
+    """Check of plans for claims that may be created now.
 
     Args:
         cluster: state of the cluster.
-        list_pods: returns the pods of a namespace from a list that started after a given time.
+        list_pods: function that returns the pods of a namespace from a list that started after a given time.
         guard_seconds: time after which all API servers have received a cache.
-        clock: returns the seconds of a monotonic clock.
+        clock: function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -46,16 +46,15 @@ class WriterCheck:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._list_pods, self._guard_seconds, self._clock = cluster, list_pods, guard_seconds, clock
-        # By cache and namespace: UID, generation, and the time since when no API server can regard the claim as
-        # foreign.
+        # By cache and namespace: UID and generation of the cache, and the time at which `guard_seconds` starts.
         self._since: dict[str, dict[str, tuple[str, int, float]]] = {}
 
     def clear(self) -> None:
-        """Forget all caches because another replica is now the leader."""
+        """Drop the records of all caches because another replica is now the leader."""
         self._since.clear()
 
     def discard(self, key: str) -> None:
-        """Forget a deleted cache."""
+        """Drop the record of a deleted cache."""
         self._since.pop(key, None)
 
     def observe(self, cache: Cache) -> None:
@@ -73,7 +72,7 @@ class WriterCheck:
         self._since[cache.key] = present
 
     def expect(self, key: str, status: CacheStatus) -> None:
-        """Record a status before it is written, because API servers may receive it even if the response is lost."""
+        """Record a status before it is written, because the write may succeed even if the response is lost."""
         for namespace in status.pvc_status:
             if _leaves_alone(status, namespace):
                 self._since.get(key, {}).pop(namespace, None)
@@ -82,9 +81,9 @@ class WriterCheck:
         """Return the part of a plan that may be applied now, with Ready conditions for the other namespaces.
 
         Args:
-            cache: with the decisions of this pass.
-            plan: the plan of the cache.
-            check_taken: reads a claim, and records a refusal if it belongs to another owner.
+            cache: cache with the decisions of this pass.
+            plan: plan of the cache.
+            check_taken: function that reads a claim and records a refusal if the claim has another owner.
 
         Raises:
             ApiError: the API server did not answer.
@@ -108,15 +107,15 @@ class WriterCheck:
     async def _judge(
         self, cache: Cache, namespace: str, claims: set[ObjectName], check_taken: CheckTaken
     ) -> tuple[Condition, float] | None:
-        """Return why claims wait, and the seconds until the next pass; None if they do not wait."""
-        # All claims of the cache count, because a pod may wait for a claim that is created next.
+        """Return the reason why claims wait, and the seconds until the next pass; None if they do not wait."""
+        # Check all claim names of the cache, because a pod may wait for a claim that is created later.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
         writers = _find_writers(self._cluster.list_pods(namespace), of_users)
         if writers:
             return _report_writers(namespace, writers, of_users), _AGAIN_SECONDS
         known = self._since.get(cache.key, {}).get(namespace)
         if known is None or known[0] != cache.metadata.uid:
-            # Read a foreign claim that the watch does not report; it blocks the name while it exists.
+            # A claim of another owner, which the watch does not report, blocks the name while the claim exists.
             for claim in sorted(claims, key=str):
                 await check_taken(claim)
                 if (refusal := self._cluster.find_refusal(claim)) is not None:
@@ -134,7 +133,7 @@ class WriterCheck:
 
 
 def _leaves_alone(status: CacheStatus, namespace: str) -> bool:
-    """Return whether admission policies let pods of a namespace write to claims with the names of a cache."""
+    """Return whether admission policies allow pods of a namespace to write to claims with the names of a cache."""
     found = status.pvc_status.get(namespace)
     return found is not None and any(each.reason == Reason.CLAIM_EXISTS for each in found.conditions)
 
@@ -144,14 +143,14 @@ def _find_writers(pods: list[ClaimPod], claims: set[str]) -> list[ClaimPod]:
 
 
 def _report_waiting(namespace: str) -> Condition:
-    text = f"its claim in {namespace} is created after the check that no pod would write to it, which takes seconds"
+    text = f"the controller is checking that no pod in {namespace} would write to the claim; this takes a few seconds"
     return state(ConditionType.READY, Reason.PENDING, text, holds=False)
 
 
 def _report_writers(namespace: str, writers: list[ClaimPod], of_users: set[str]) -> Condition:
     claims = ", ".join(sorted({claim for pod in writers for claim in pod.writable & of_users})[:3])
     text = (
-        f"no claim is created in {namespace} while existing pods would write to it ({claims}): "
-        f"{name_pods(writers)}; delete them and create them again, or set readOnly: true in their mounts"
+        f"cannot create a claim in {namespace}: existing pods would write to it ({claims}): "
+        f"{name_pods(writers)}. Recreate these pods, or set readOnly: true in their mounts"
     )
     return state(ConditionType.READY, Reason.WRITABLE_POD, text, holds=False)

@@ -111,11 +111,11 @@ def test_what_a_node_cannot_judge_is_not_what_no_node_has_judged(seen):
     report(seen, "n0", now=entry(ready=False, compatible=(None, "Pending")))
     assert (holds(assemble(cache(), seen), "Compatible"), message()) == (
         ("Unknown", "Pending"),
-        "no node has judged it yet",
+        "no node has checked the compatibility yet",
     )
     report(seen, "n1", now=entry(compatible=(None, "DriverUnknown")))
     assert holds(assemble(cache(), seen), "Compatible") == ("Unknown", "DriverUnknown")
-    assert message() == "1 nodes cannot determine whether they can load it; n1: says DriverUnknown"
+    assert message() == "nodes with unknown compatibility: 1; n1: says DriverUnknown"
     report(seen, "n2", now=entry(compatible=(True, "Compatible")))
     assert holds(assemble(cache(), seen), "Compatible") == ("True", "Compatible")
 

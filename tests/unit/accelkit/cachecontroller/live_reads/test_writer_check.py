@@ -191,7 +191,7 @@ async def test_a_replica_that_leads_again_knows_nothing(world):
 
 
 async def test_until_it_is_known_who_may_write_nothing_is_made(world):
-    world.stored = UnreadablePodError("pod team/odd cannot be read, and may write to a cache")
+    world.stored = UnreadablePodError("cannot check whether pod team/odd writes to a cache: invalid pod")
     plan = await world.pass_guard(cache())
     assert not plan.create
     assert told(plan)[1] == "WritablePod"
