@@ -145,7 +145,7 @@ async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: 
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository)
         cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "FillFailed"))
-        assert "try 1 failed: " in next(each.message for each in cache.status.conditions if each.type == "Ready")
+        assert "attempt 1 failed: " in next(each.message for each in cache.status.conditions if each.type == "Ready")
         await caches.becomes(path, is_ready)
 
 

@@ -1,9 +1,9 @@
 """Handover of filled volumes to workload namespaces, and discovery of volumes that were handed over.
 
-The `claimRef` of a volume hands it over, as volume populators do. Tenants cannot write PersistentVolumes, so the
-annotations of a volume and the UID in its claimRef show what a claim contains; the claim itself is not trusted. A
+As in volume populators, a change of the `claimRef` hands over a volume. Tenants cannot write PersistentVolumes, so the
+annotations of a volume and the UID in its claimRef determine the content of a claim; the claim itself is not trusted. A
 volume has one claim. The claim has the cache's name, or the pinned name while a former digest uses the cache's name. If
-pods wait for the other name and none uses the current one, the volume moves to the other name.
+pods wait for the other name and no pod uses the current name, the volume moves to a claim with the other name.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _UNBOUND: Final = frozenset({None, "", "Pending"})
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A filled volume that was handed over to a workload namespace.
+    """Filled volume that was handed over to a workload namespace.
 
     Attributes:
         volume: name of the volume.
-        observed: the volume.
-        claim: name of its claim.
-        held: the claim with the UID in the claimRef; None if it no longer exists.
+        observed: PersistentVolume on the API server.
+        claim: name of the claim.
+        held: claim with the UID in the claimRef; None if it no longer exists.
     """
 
     volume: ObjectName
@@ -62,26 +62,26 @@ class Given:
 
     @property
     def digest(self) -> str:
-        """Digest of its content."""
+        """Digest of the cache in the volume."""
         return read_annotation(self.observed, CACHE_DIGEST_ANNOTATION)
 
     @property
     def namespace(self) -> str:
-        """Workload namespace that it belongs to."""
+        """Workload namespace of the volume."""
         return read_annotation(self.observed, CACHE_NAMESPACE_ANNOTATION)
 
     @property
     def bound(self) -> bool:
-        """Whether pods can mount it."""
+        """Whether pods can mount the volume."""
         return self.held is not None and self.held.status.get("phase") == "Bound"
 
     @property
     def leaving(self) -> bool:
-        """Whether its claim is missing or being deleted, so that new pods cannot mount it."""
+        """Whether the claim is missing or being deleted, so that new pods cannot mount the volume."""
         return self.held is None or self.held.metadata.deletion_timestamp is not None
 
     def holds(self, target: Target) -> bool:
-        """Return whether it contains the files that a target needs."""
+        """Return whether the volume contains the files of a target."""
         return (self.namespace, self.digest, read_annotation(self.observed, CACHE_FILLED_ANNOTATION)) == (
             target.namespace,
             target.digest,
@@ -90,7 +90,7 @@ class Given:
 
 
 def list_given(cache: Cache, cluster: ClusterView) -> list[Given]:
-    """Return the volumes of a cache that were handed over and are still usable."""
+    """Return the usable volumes of a cache that were handed over."""
     found = []
     for name, observed in cluster.list_of_cache(VOLUMES, cache.key):
         if read_annotation(observed, CACHE_FILLED_ANNOTATION) and not is_gone(observed):
@@ -107,13 +107,13 @@ def list_users(claim: ObjectName, cluster: ClusterView) -> list[str]:
 
 
 class HandOver:
-    """Current and desired claim of the volume of one target.
+    """Handover of the volume of one target.
 
     Args:
         target: content and namespace of the volume.
         given: all volumes of the cache that were handed over.
         cluster: current state.
-        work: collects the changes.
+        work: collector of the changes.
     """
 
     def __init__(self, target: Target, given: Iterable[Given], cluster: ClusterView, work: Work) -> None:
@@ -126,18 +126,18 @@ class HandOver:
         self._pinned = ObjectName(CLAIMS, names.name_pinned_claim(key, target.digest), target.namespace)
 
     def find_given(self) -> Given | None:
-        """Return the volume that was handed over and contains the needed files, if there is one."""
+        """Return the handed-over volume with the files of the target; None if no such volume exists."""
         return next((each for each in self._given if each.holds(self._target) and not each.leaving), None)
 
     def give(self, filled: Filled) -> Waiting:
-        """Hand over a filled volume; return what is still missing."""
+        """Hand over a filled volume; return the reason why pods cannot mount it yet."""
         chosen = self._choose(filled.volume.name)
         return (
             chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.observed, filled.modes, chosen)
         )
 
     def follow_pods(self, given: Given) -> None:
-        """Move a volume to its other name if pods wait for that name, and none uses the current one."""
+        """Move a volume to its other name if pods wait for that name and no pod uses the current name."""
         other = self._pinned if given.claim == self._plain else self._plain
         if (
             not list_users(given.claim, self._cluster)
@@ -148,9 +148,9 @@ class HandOver:
             self._bind(given.volume, given.observed, tuple(modes) if isinstance(modes, list) else (), other)
 
     def hurry(self, given: Given) -> None:
-        """Touch a claim that waits for a volume which is bound to it.
+        """Touch a claim that is not bound yet although its volume names it.
 
-        Kubernetes processes a changed claim at once, but a waiting claim only every 15 seconds.
+        Kubernetes processes a changed claim immediately, but a waiting claim only every 15 seconds.
         """
         if given.held is None or given.held.status.get("phase") not in _UNBOUND:
             return
@@ -161,7 +161,7 @@ class HandOver:
             self._work.patch.append(Patch(given.claim, body, given.held.metadata.uid))
 
     def disown(self, given: Given) -> None:
-        """Remove foreign owners of a claim: a pod that owns a claim may mount it through a generic ephemeral volume."""
+        """Remove the owners of a claim, because a pod that owns a claim can mount it as a generic ephemeral volume."""
         if given.held is not None and given.held.metadata.owner_references:
             self._work.patch.append(
                 Patch(given.claim, {"metadata": {"ownerReferences": None}}, given.held.metadata.uid)
@@ -174,7 +174,7 @@ class HandOver:
         return read_volume_name(observed) == given.volume.name
 
     def _choose(self, volume: str) -> ObjectName | Waiting:
-        """Return the name of the claim for a volume that has none yet."""
+        """Return the name of the claim for a volume without a claim."""
         for name in (self._plain, self._pinned):
             observed = self._cluster.find(name)
             if (
@@ -192,7 +192,7 @@ class HandOver:
             return self._take(self._pinned)
         if former.held is not None:
             self._work.remove(self._plain, former.held)
-        return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest goes first")
+        return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest is being deleted")
 
     def _take(self, claim: ObjectName) -> ObjectName | Waiting:
         if (refusal := self._work.read_refusal(claim, self._cluster)) is not None:
@@ -205,10 +205,10 @@ class HandOver:
             and read_annotation(observed, CACHE_KEY_ANNOTATION) == self._target.cache.key
         ):
             self._work.remove(claim, observed)
-            return waiting_for(Reason.PENDING, f"claim {claim.name} lost its volume and is created again")
+            return waiting_for(Reason.PENDING, f"claim {claim.name} has lost its volume and is being recreated")
         if observed.metadata.deletion_timestamp is not None:
             return waiting_for(Reason.PENDING, f"claim {claim.name} is being deleted")
-        message = f"claim {claim.name} exists, and was not created for this cache"
+        message = f"claim {claim.name} exists but does not belong to this cache"
         return waiting_for(Reason.CLAIM_EXISTS, message)
 
     def _bind(self, volume: ObjectName, observed: ObservedObject, modes: tuple[str, ...], name: ObjectName) -> Waiting:
@@ -224,7 +224,7 @@ class HandOver:
             self._work.patch.append(
                 Patch(volume, self._write_gift(observed, modes, name, claim), observed.metadata.uid)
             )
-        return waiting_for(Reason.PENDING, f"claim {name.name} gets the filled volume {volume.name}")
+        return waiting_for(Reason.PENDING, f"claim {name.name} is being bound to the filled volume {volume.name}")
 
     def _write_gift(
         self, observed: ObservedObject, modes: tuple[str, ...], name: ObjectName, claim: ObservedObject
@@ -240,6 +240,6 @@ class HandOver:
         }
         spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
         if is_dynamic(observed):
-            # The volume is deleted with its claim, regardless of its class, because no other component manages it.
+            # No other component manages the volume, so it must be deleted with its claim, regardless of its class.
             spec["persistentVolumeReclaimPolicy"] = "Delete"
         return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

@@ -1,8 +1,8 @@
-"""Delivery `image`: pods mount the verified image itself by digest, and nodes pull it before a pod needs it.
+"""Delivery `image`: pods mount the verified image by digest, and nodes pull the image in advance.
 
-Runtimes verify an image only when they pull it, if at all, and do not check cards. So pods only name the digest that
-the controller has verified. The files in an image volume cannot be rewritten, so a cache whose files contain the
-capture path is served only at that path.
+Runtimes verify an image at most when they pull it, and do not check cards. Therefore, pods use only the digest that the
+controller has verified. The files in an image volume cannot be rewritten, so a cache with the capture path in its files
+can be mounted only at that path.
 """
 
 from __future__ import annotations
@@ -25,50 +25,51 @@ from accelkit.texts import list_some
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
-    "this cluster does not support image volumes; Kubernetes 1.35 enables them, earlier releases with gate ImageVolume"
+    "this cluster does not support image volumes; use Kubernetes 1.35 or later, or enable the feature gate ImageVolume"
 )
 _IGNORED_FOLDER: Final = (
-    "the container runtime of {nodes} ignores which folder of an image a pod mounts, so frameworks would find nothing; "
-    "containerd 2.2 and CRI-O 1.33 are the first that support it: exclude such nodes with podTemplate, or take another "
-    "delivery"
+    "the container runtime of {nodes} does not support subPath in image volumes, so frameworks would find no kernels; "
+    "upgrade to containerd 2.2 or CRI-O 1.33, exclude these nodes with podTemplate, or use another delivery"
 )
 _RETRY_SECONDS: Final = 600.0
-# No event reports that the namespace of a cache has one image fewer.
+# Interval while the namespace is at its limit of images, because no event of the cache reports a free place.
 _TURN_SECONDS: Final = 60.0
 # Interval while nodes pull the image, because a DaemonSet does not report the exit codes of its pods.
 _POLL_SECONDS: Final = 10.0
-# Exit code of a pod that finds the folder inside the mounted folder, because an older runtime mounts the whole image.
+# Exit code of a pod on a runtime that mounts the whole image instead of the folder.
 _IGNORED: Final = 78
 _MOUNT_PATH: Final = "/volume"
 _PREFETCH: Final = "prefetch"
 
 
 def find_obstacle(cache: Cache) -> str:
-    """Return why pods cannot use the image of a cache as it is; empty if they can."""
+    """Return the reason why pods cannot use the image of a cache unchanged; empty if they can use it."""
     status = cache.status
     if status.cache_format not in FORMATS:
-        return f"cannot locate the files of a cache with the unknown format {status.cache_format[:80]!a} in its image"
+        return f"cannot locate the files in the image: unknown cache format {status.cache_format[:80]!a}"
     if status.relocatable or (status.capture_path and status.capture_path == status.mount_path):
         return ""
-    captured = f"was captured at {status.capture_path}" if status.capture_path else "does not say where it was captured"
+    captured = f"was captured at {status.capture_path}" if status.capture_path else "does not state the capture path"
     return (
-        f"its files hold the path at which they were captured, and would be seen at {status.mount_path}; the image "
-        f"{captured}; take delivery node or namespace, which rewrite them"
+        f"cannot mount the image at {status.mount_path}: the files contain the path of their capture, and the image "
+        f"{captured}. Use delivery node or namespace, which rewrite the files"
     )
 
 
 def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
-    """Return the source of a pod's volume with a digest of a cache, and the folder in it that contains the files.
+    """Return the image volume source for a digest of a cache, and the folder with the files in the image.
+
+    Image volumes are always read-only.
 
     Args:
-        cache: with its current status.
-        digest: the digest that the pod gets.
+        cache: cache with its current status.
+        digest: digest that the pod gets.
 
     Returns:
-        None if pods cannot use the image as it is. Image volumes are always read-only.
+        The source and the folder; None if pods cannot use the image unchanged.
     """
     ready = find_condition(cache.status.conditions, ConditionType.READY)
-    # In such a cluster, the API server drops the volume, so the pod would start without the cache.
+    # In a cluster without image volumes, the API server drops the volume, and the pod would start without the cache.
     unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
     if not digest or unknown or find_obstacle(cache):
         return None
@@ -80,15 +81,15 @@ def _name_folder(cache: Cache) -> str:
 
 
 def _write_source(cache: Cache, digest: str) -> dict[str, str]:
-    # A digest is immutable, so an existing image does not need to be pulled again.
+    # The content of a digest never changes, so an existing image is not pulled again.
     return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
 
 
 class ImageDelivery:
-    """Makes nodes pull the image of a cache before pods mount it.
+    """Delivery mode in which a DaemonSet makes nodes pull the image of a cache before pods mount it.
 
     Args:
-        settings: settings of the pods that pull it.
+        settings: settings of the DaemonSet.
     """
 
     def __init__(self, settings: FillSettings) -> None:
@@ -96,7 +97,7 @@ class ImageDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """Kinds that it watches."""
+        """Kinds that this mode watches."""
         return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
@@ -118,13 +119,13 @@ class ImageDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects that were created for a cache."""
+        """Return the deletions of all objects of a cache."""
         work = Work()
         self._collect(cache, cluster, work)
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount an image with the digest, from any repository."""
+        """Return the pods that mount the image of a digest from any repository, by digest."""
         return {
             digest: [
                 pod
@@ -136,7 +137,7 @@ class ImageDelivery:
         }
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether an object was created for a cache."""
+        """Return whether this mode created an object for a cache."""
         ours = (name.kind, name.namespace) == (DAEMON_SETS, self._settings.namespace)
         return ours and read_annotation(observed, CACHE_KEY_ANNOTATION) == cache.key
 
@@ -147,8 +148,8 @@ class ImageDelivery:
         if observed is None:
             return self._request(target, name, cluster, work)
         if not _names_image(observed):
-            # The API server drops image volumes and their mounts without an error, but it may have been upgraded by
-            # now.
+            # The API server has dropped the image volume without an error. Try again later, because the API server may
+            # be upgraded.
             work.wakes.append(_RETRY_SECONDS)
             if cluster.now - read_time(observed.metadata.creation_timestamp) > _RETRY_SECONDS:
                 work.remove(name, observed)
@@ -164,27 +165,35 @@ class ImageDelivery:
             text = _IGNORED_FOLDER.format(nodes=list_some(ignoring))
             return state(ConditionType.READY, Reason.IMAGE_VOLUMES_UNSUPPORTED, text, holds=False)
         if not ready:
-            text = f"none of {scheduled} nodes has pulled the image yet" if scheduled else "no node may pull the image"
+            text = (
+                f"nodes that have pulled the image: 0 of {scheduled}"
+                if scheduled
+                else "no node is eligible to pull the image"
+            )
             return state(ConditionType.READY, Reason.EXTRACTING, text, holds=False)
-        return state(ConditionType.READY, Reason.READY, f"{ready} of {scheduled} nodes have the image", holds=True)
+        return state(
+            ConditionType.READY, Reason.READY, f"nodes that have pulled the image: {ready} of {scheduled}", holds=True
+        )
 
     def _request(self, target: Target, name: ObjectName, cluster: ClusterView, work: Work) -> Condition:
-        """Create the DaemonSet that pulls the image, unless its namespace has reached the limit."""
+        """Create the DaemonSet that pulls the image, unless the namespace of the cache has reached its limit."""
         if (refusal := work.read_refusal(name, cluster)) is not None:
             return Condition(ConditionType.READY.value, "False", refusal.reason, refusal.message[:1024])
         if excess := find_excess_of_prefetches(target, self._settings.namespace, cluster):
             work.wakes.append(_TURN_SECONDS)
             return state(ConditionType.READY, Reason.OVER_BUDGET, excess, holds=False)
         work.create.append((name, self._write(target, name)))
-        return state(ConditionType.READY, Reason.PENDING, "nodes are about to pull the image", holds=False)
+        return state(
+            ConditionType.READY, Reason.PENDING, "the DaemonSet that pulls the image is being created", holds=False
+        )
 
     def _find_ignoring(self, target: Target, cluster: ClusterView) -> list[str]:
-        """Return the nodes on which a pod saw the whole image instead of its folder."""
+        """Return the nodes whose runtime mounts the whole image instead of the folder."""
         pods = cluster.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
     def _follow_template(self, target: Target, name: ObjectName, observed: ObservedObject, work: Work) -> None:
-        """Update the pods' placement to the cache's podTemplate."""
+        """Update the placement of the DaemonSet's pods from the podTemplate of the cache."""
         present = ((observed.spec.get("template") or {}).get("spec")) or {}
         desired = place_pod(target.cache.spec.pod_template)
         fields = ("nodeSelector", "tolerations", "affinity")
@@ -200,7 +209,7 @@ class ImageDelivery:
         container = {
             "name": "hold",
             "image": self._settings.image,
-            # The image stays on the node while a pod uses it. Runtimes without support for folders report no error.
+            # The pod keeps the image on the node. Runtimes without support for folders report no error.
             "command": [
                 "sh",
                 "-c",
@@ -254,7 +263,7 @@ def _count(observed: ObservedObject, name: str) -> int:
 
 
 def _find_outdated(target: Target, namespace: str, cluster: ClusterView) -> Condition:
-    """Return whether pods use another digest of the cache's image."""
+    """Return the condition Outdated: whether pods use a former digest of the cache."""
     repository = target.image.partition("@")[0]
     pods = sorted(
         pod.name
@@ -263,4 +272,4 @@ def _find_outdated(target: Target, namespace: str, cluster: ClusterView) -> Cond
     )
     if not pods:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"{list_some(pods)} use a former digest", holds=True)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"pods with a former digest: {list_some(pods)}", holds=True)

@@ -1,4 +1,4 @@
-"""Manifests of claims, Jobs and their inputs in accelkit's own namespace."""
+"""Manifests of claims, of Jobs, and of the ConfigMaps of Jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS_PATH: Final = "/etc/accelkit/fill"
 _SECRETS_PATH: Final = "/etc/accelkit/pull"
 _PULL_SECRET: Final = ".dockerconfigjson"  # noqa: S105 - the key in a Secret
 _MEBIBYTE: Final = 1 << 20
-# Allowance for file system overhead and for partially filled blocks at the ends of files.
+# Allowance for file system metadata and for partially used blocks.
 _MARGIN: Final = 1.2
 _MARGIN_BYTES: Final = 64 << 20
 _UNKNOWN_BYTES: Final = 1 << 30
@@ -38,7 +38,7 @@ RESTRICTED: Final = {
 
 
 def measure_claim(spec: CacheSpec, cache_bytes: int) -> int:
-    """Return the size of a claim in bytes, a whole number of MiB.
+    """Return the size of a claim in bytes, rounded up to MiB.
 
     Raises:
         QuantityError: the size in the spec is invalid.
@@ -46,14 +46,14 @@ def measure_claim(spec: CacheSpec, cache_bytes: int) -> int:
     if spec.size:
         requested_bytes = parse_quantity(spec.size)
         if not requested_bytes:
-            raise QuantityError(f"the size {spec.size!r} is zero", next_step="leave it out, or write it as 5Gi")
+            raise QuantityError(f"size {spec.size!r} is zero", next_step="omit it, or use a size such as 5Gi")
     else:
         requested_bytes = math.ceil(cache_bytes * _MARGIN) + _MARGIN_BYTES if cache_bytes else _UNKNOWN_BYTES
     return -(-requested_bytes // _MEBIBYTE) * _MEBIBYTE
 
 
 def write_size(size_bytes: int) -> str:
-    """Return whole MiB as a quantity."""
+    """Return a size as a Kubernetes quantity in MiB."""
     return f"{size_bytes // _MEBIBYTE}Mi"
 
 
@@ -66,7 +66,7 @@ def write_claim(
     source: Mapping[str, str] | None = None,
     volume: str = "",
 ) -> dict[str, Any]:
-    """Return a claim; optionally a copy of a source, or for an existing volume."""
+    """Return the manifest of a claim, optionally for a copy of a data source or for an existing volume."""
     spec: dict[str, Any] = {
         "accessModes": list(modes),
         "storageClassName": storage_class,
@@ -82,10 +82,9 @@ def write_claim(
 def write_settings(
     target: Target, name: str, settings: FillSettings, policies: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a Job: the signer policies that cover its image, and the CA certificates of registries.
+    """Return the ConfigMap of a Job, with the signer policies for its image and the CA certificates of registries.
 
-    Other policies are left out, including broken ones, because a file with a broken policy would be rejected as a
-    whole.
+    Other policies are omitted, because one invalid policy would make the whole file invalid.
     """
     image = parse_reference(target.image)
     covering = parse_policies(policies.items()).policies.select(image, target.cache.metadata.namespace or None)
@@ -111,7 +110,7 @@ def write_settings(
 def write_job(
     target: Target, settings: FillSettings, *, name: str, claim: str, shared: str, attempt: int, check: bool
 ) -> dict[str, Any]:
-    """Return a Job that fills a claim, or checks that a copy is complete.
+    """Return the manifest of a Job that fills a claim, or checks that a copy is complete.
 
     Args:
         target: content of the claim.
@@ -119,8 +118,8 @@ def write_job(
         name: name of the Job.
         claim: name of the claim in accelkit's namespace.
         shared: name of the ConfigMap.
-        attempt: number of the attempt, from 1.
-        check: whether the claim is only read.
+        attempt: number of the attempt, starting with 1.
+        check: whether the Job only checks the claim.
     """
     secrets = name_secrets(target, settings, name)
     volumes: list[dict[str, Any]] = [
@@ -134,7 +133,7 @@ def write_job(
         {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - in a container of its own
     ]
     for number, secret in enumerate(secrets if not check else ()):
-        # Only this key of the Secret, because an admission policy allows the controller to use no other key.
+        # An admission policy allows the controller to use only this key of the Secret.
         items = [{"key": _PULL_SECRET, "path": _PULL_SECRET}]
         volumes.append({"name": f"pull-{number}", "secret": {"secretName": secret, "items": items}})
         mounts.append({"name": f"pull-{number}", "mountPath": f"{_SECRETS_PATH}/{number}", "readOnly": True})
@@ -171,7 +170,7 @@ def write_job(
         "kind": "Job",
         "metadata": metadata,
         "spec": {
-            # The controller itself retries, with growing pauses.
+            # The controller retries with its own back-off.
             "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
@@ -181,7 +180,7 @@ def write_job(
 
 
 def name_secrets(target: Target, settings: FillSettings, job: str) -> tuple[str, ...]:
-    """Return the pull secrets in accelkit's namespace that a Job reads; those of a GKMCache are copied there."""
+    """Return the names of the pull secrets in accelkit's namespace that a Job reads; GKMCaches have copies there."""
     given = [each.name for each in target.cache.spec.image_pull_secrets if each.name]
     if target.cache.metadata.namespace in {"", settings.namespace}:
         return tuple(given)
@@ -189,7 +188,7 @@ def name_secrets(target: Target, settings: FillSettings, job: str) -> tuple[str,
 
 
 def list_copies(target: Target, settings: FillSettings, owner: ObjectName, uid: str) -> list[SecretCopy]:
-    """Return the pull secrets for which the pods of a Job or DaemonSet wait."""
+    """Return the copies of pull secrets that the pods of a Job or DaemonSet need."""
     place = target.cache.metadata.namespace
     given = [each.name for each in target.cache.spec.image_pull_secrets if each.name]
     if place in {"", settings.namespace}:
@@ -218,10 +217,10 @@ def _list_arguments(target: Target, settings: FillSettings, secrets: int, *, che
 
 
 def place_pod(template: PodTemplate | None) -> dict[str, Any]:
-    """Return the placement of a pod from a cache's podTemplate; other fields are ignored.
+    """Return the placement of a pod from the podTemplate of a cache; other fields are ignored.
 
-    With a priority, a tenant's cache could preempt other tenants' pods in accelkit's namespace, bypassing the tenant's
-    quota. Affinity rules for other pods would match accelkit's pods.
+    A priority would allow a tenant to preempt pods of other tenants without a quota, because the pod runs in accelkit's
+    namespace. Pod affinity would match the pods of accelkit.
     """
     if template is None:
         return {}

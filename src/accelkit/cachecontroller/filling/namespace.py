@@ -1,4 +1,4 @@
-"""Delivery `namespace`: one claim for each workload namespace and digest, which a Job fills."""
+"""Delivery `namespace`: a claim per workload namespace and digest, filled by a Job."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=Provisionin
 
 
 class NamespaceDelivery:
-    """Fills volumes in accelkit's own namespace and hands them over to the namespaces of a cache.
+    """Delivery mode that fills volumes in accelkit's namespace and hands them over to the namespaces of a cache.
 
     Args:
         settings: settings of Jobs.
@@ -56,7 +56,7 @@ class NamespaceDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """Kinds that it watches."""
+        """Kinds that this mode watches."""
         ours = self._settings.namespace
         return (
             *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
@@ -76,14 +76,14 @@ class NamespaceDelivery:
             if cluster.namespaces.get(namespace) is False:
                 states[namespace] = self._prepare(cache, namespace, given, cluster, work)
         for each in given:
-            # The cache no longer names this namespace.
+            # The cache no longer contains this namespace.
             if each.namespace not in cache.namespaces:
                 _collect(each, cluster, work)
         self._collect_filling(cache, cluster, work)
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects that were created for a cache; pods keep what they use."""
+        """Return the deletions of all objects of a cache; Kubernetes keeps a claim until no pod uses it."""
         work = Work()
         for each in list_given(cache, cluster):
             _collect(each, cluster, work)
@@ -94,7 +94,7 @@ class NamespaceDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a volume that was handed over, according to the volume."""
+        """Return the pods that mount a handed-over volume, by the digest in the volume."""
         found: dict[str, list[ClaimPod]] = {}
         for each in list_given(cache, cluster):
             pods = cluster.list_pods(each.claim.namespace) if each.held is not None else ()
@@ -102,10 +102,10 @@ class NamespaceDelivery:
         return found
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether an object was created for a cache.
+        """Return whether this mode created an object for a cache.
 
-        In accelkit's namespace, the annotation is trusted. A claim in another namespace only counts if a volume
-        confirms it, which `plan` checks; a tenant who copies labels and annotation only gets a claim that is not used.
+        In accelkit's namespace, the annotation is trusted. A claim in another namespace is used only if a volume names
+        it, which `plan` checks. If a tenant copies the labels and annotations, the copy has no effect.
         """
         if read_annotation(observed, CACHE_KEY_ANNOTATION) != cache.key:
             return False
@@ -136,7 +136,7 @@ class NamespaceDelivery:
             return self._build_status(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, cluster)
         answer = VolumeFilling(target, self._settings, cluster, work).fill()
         waiting = hand_over.give(answer) if isinstance(answer, Filled) else answer
-        # Until then, pods keep what they have.
+        # Until the new volume is ready, pods keep the former volume.
         last = next((each for each in former if each.bound and not each.leaving), None)
         return self._build_status(last, waiting.job, _wait(waiting), former, cluster)
 
@@ -144,7 +144,7 @@ class NamespaceDelivery:
         self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], cluster: ClusterView
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, cluster)]
-        text = f"{list_some(pods)} use a former digest" if pods else "no pod uses a former digest"
+        text = f"pods with a former digest: {list_some(pods)}" if pods else "no pod uses a former digest"
         outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
         return PvcStatus(
             pv_name=given.volume.name if given is not None else "",
@@ -155,14 +155,14 @@ class NamespaceDelivery:
         )
 
     def _collect_filling(self, cache: Cache, cluster: ClusterView, work: Work) -> None:
-        """Delete all objects that are used to fill volumes and are no longer needed."""
+        """Delete the objects for filling volumes that are no longer needed."""
         for kind in _FILLING:
             for name, observed in cluster.list_of_cache(kind, cache.key):
                 if name.namespace == self._settings.namespace and name not in work.keep and _fills(observed):
                     work.remove(name, observed)
 
     def _is_halfway(self, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
-        """Return whether a claim was created for a volume that is not handed over yet, or no longer exists."""
+        """Return whether the volume of a created claim has not been handed over yet or no longer exists."""
         if read_annotation(observed, CACHE_NAMESPACE_ANNOTATION) != name.namespace:
             return False
         volume = cluster.find(ObjectName(VOLUMES, read_volume_name(observed)))
@@ -186,7 +186,7 @@ def _collect(given: Given, cluster: ClusterView, work: Work) -> None:
 
 
 def _collect_lost(current: Given, cluster: ClusterView, work: Work, key: str) -> None:
-    """Delete claims whose volume was moved to another claim, because they cannot be used again."""
+    """Delete the claims whose volume has moved to another claim, because Kubernetes cannot bind them again."""
     for name, observed in cluster.list_of_cache(CLAIMS, key):
         moved = read_volume_name(observed) == current.volume.name and name != current.claim
         if name.namespace == current.namespace and moved and observed.status.get("phase") == "Lost":

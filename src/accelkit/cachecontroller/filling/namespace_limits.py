@@ -1,6 +1,6 @@
-"""Limits on the Jobs and DaemonSets in accelkit's namespace for one namespace's caches, which no quota counts there.
+"""Limits on the Jobs and DaemonSets for the caches of one namespace, which run in accelkit's namespace without quota.
 
-ClusterGKMCaches are not counted, because administrators create them.
+The limits do not apply to ClusterGKMCaches, because only administrators create them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, read_a
 from accelkit.cachecontroller.filling.progress import has_ended
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
-# Each Job has a pod and a volume, and each DaemonSet a pod on every node that it may run on.
+# Each Job has a pod and a volume. Each DaemonSet has a pod on every matching node.
 MOST_JOBS: Final = 4
 MOST_PREFETCHES: Final = 8
 
 
 def find_wait_for_job(target: Target, home: str, cluster: ClusterView) -> str:
-    """Return why no further Job may currently start for a cache; empty if one may.
+    """Return the reason why a Job for a cache must wait; empty if it may start now.
 
     Args:
         target: target of the Job.
@@ -29,11 +29,11 @@ def find_wait_for_job(target: Target, home: str, cluster: ClusterView) -> str:
     running = [each for each in _list_of_namespace(JOBS, namespace, home, cluster) if not has_ended(each)]
     if not namespace or len(running) < MOST_JOBS:
         return ""
-    return f"{len(running)} Jobs of caches of namespace {namespace} run; this one waits for its turn"
+    return f"the Job waits, because {len(running)} Jobs for caches of namespace {namespace} are running"
 
 
 def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -> str:
-    """Return why no further DaemonSet may pull an image for a cache; empty if one may.
+    """Return the reason why no DaemonSet may be created for a cache; empty if it may be created.
 
     Args:
         target: target of the DaemonSet.
@@ -41,7 +41,7 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
         cluster: current state.
     """
     namespace = target.cache.metadata.namespace
-    # DaemonSets of the same cache have a former digest and will be deleted.
+    # DaemonSets of the same cache pull a former digest, and will be deleted.
     there = [
         each
         for each in _list_of_namespace(DAEMON_SETS, namespace, home, cluster)
@@ -50,8 +50,8 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
     if not namespace or len(there) < MOST_PREFETCHES:
         return ""
     return (
-        f"nodes pull {len(there)} images for caches of namespace {namespace}, which is the limit; the pod that mounts "
-        f"this one pulls it. Delete a cache with delivery image, or take another delivery"
+        f"cannot pull the image in advance: nodes pull {len(there)} images for caches of namespace {namespace}, which is "
+        f"the limit. Delete a cache with delivery image, or use another delivery"
     )
 
 

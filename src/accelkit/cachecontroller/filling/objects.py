@@ -1,8 +1,8 @@
-"""Kinds, names and annotations of the objects that fill the volumes of a cache.
+"""Kinds, names and annotations of the objects that are used to fill the volumes of a cache.
 
-A fill only depends on cluster-scoped objects and on objects in accelkit's own namespace, where tenants cannot write. So
-claims and Jobs there are trusted, and so are annotations of PersistentVolumes. Objects in a workload namespace are only
-trusted if a PersistentVolume confirms them.
+A fill depends only on cluster-scoped objects and on objects in accelkit's namespace, which tenants cannot write.
+Therefore, claims and Jobs in this namespace and annotations of PersistentVolumes are trusted. An object in a workload
+namespace is trusted only if a PersistentVolume names it.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Target:
 
     @property
     def image(self) -> str:
-        """The image, by digest only, because a tag next to a digest has no effect."""
+        """Image reference with the digest and without the tag, which would have no effect."""
         return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
-        """Return the name of the object of one step; other facts result in another name."""
+        """Return the name of the object for a step; the name depends on the facts."""
         whole = "\n".join((self.cache.key, self.namespace, self.digest, self.mount_path, step, *facts))
         return f"cache-{step}-{names.short_digest(self.digest)}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
     def mark(self, name: str, namespace: str = "", **annotations: str) -> dict[str, Any]:
-        """Return metadata of objects for this target."""
+        """Return the metadata of an object for this target."""
         place = {"namespace": namespace} if namespace else {}
         return {
             "name": name,
@@ -74,7 +74,7 @@ class Target:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations with whole names, because labels may contain hashes."""
+        """Annotations with complete values, because labels may contain hashes of long names."""
         return {
             CACHE_KEY_ANNOTATION: self.cache.key,
             CACHE_DIGEST_ANNOTATION: self.digest,
@@ -84,12 +84,13 @@ class Target:
 
 @dataclass(slots=True)
 class Work:
-    """Collects the changes of a plan.
+    """Collector of the changes for a plan.
+
+    The attributes `create`, `patch`, `delete` and `copies` have the same meaning as in `DeliveryPlan`.
 
     Attributes:
-        create: same meaning as in `DeliveryPlan`, as for `patch`, `delete` and `copies`.
         keep: names of objects that are still needed; other objects of the cache in accelkit's namespace are deleted.
-        wakes: the seconds until each requested pass of the cache.
+        wakes: delays in seconds until requested passes of the cache.
     """
 
     create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
@@ -100,24 +101,24 @@ class Work:
     wakes: list[float] = field(default_factory=list)
 
     def read_refusal(self, name: ObjectName, cluster: ClusterView) -> Refusal | None:
-        """Return why the last attempt to write an object failed, and schedule another pass if it did."""
+        """Return the reason why the last write of an object failed, and schedule a pass for the retry."""
         refusal = cluster.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)
         return refusal
 
     def copy_secrets(self, copies: Iterable[SecretCopy], cluster: ClusterView) -> Refusal | None:
-        """Add copies of pull secrets; return why one of them cannot be copied."""
+        """Add copies of pull secrets; return the first recorded refusal of a copy."""
         self.copies += copies
         return next((refusal for each in copies if (refusal := self.read_refusal(each.name, cluster))), None)
 
     def remove(self, name: ObjectName, observed: ObservedObject) -> None:
-        """Delete an object, at most once."""
+        """Add the deletion of an object, unless it is already being deleted."""
         if observed.metadata.deletion_timestamp is None and all(each.name != name for each in self.delete):
             self.delete.append(Deletion(name, observed.metadata.uid))
 
     def finish(self, states: Mapping[str, PvcStatus]) -> DeliveryPlan:
-        """Return the changes as a plan."""
+        """Return the plan with all collected changes."""
         return DeliveryPlan(
             create=tuple(self.create),
             patch=tuple(self.patch),
@@ -130,12 +131,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a volume is not filled yet.
+    """Reason why pods cannot mount a volume yet.
 
     Attributes:
         reason: reason of the condition.
-        message: a sentence.
-        job: the Job that fills it, if there is one.
+        message: message for users.
+        job: name of the Job that fills the volume; empty if no Job exists.
     """
 
     reason: str
@@ -145,7 +146,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A filled volume in accelkit's namespace, and the access modes with which it is handed over."""
+    """Filled volume in accelkit's namespace, with the access modes for its handover."""
 
     volume: ObjectName
     observed: ObservedObject
@@ -155,18 +156,18 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Message of a provisioner that does not support a route."""
+    """Refusal of a route by a provisioner."""
 
     message: str
 
 
 def read_annotation(observed: ObservedObject, name: str) -> str:
-    """Return an annotation; empty if it is missing."""
+    """Return the value of an annotation; empty if the annotation is missing."""
     return (observed.metadata.annotations or {}).get(name, "")
 
 
 def read_volume_name(claim: ObservedObject) -> str:
-    """Return the name of the volume of a claim; empty if it has none yet."""
+    """Return the volume name of a claim; empty if the claim has no volume yet."""
     name = claim.spec.get("volumeName", "")
     return name if isinstance(name, str) else ""
 
@@ -183,35 +184,35 @@ def read_claim_name(volume: ObservedObject) -> ObjectName:
 
 
 def fills_elsewhere(namespace: str, observed: ObservedObject) -> bool:
-    """Return whether an object only fills a volume for another namespace; its Job does not count as a user."""
+    """Return whether an object is used to fill a volume for another namespace."""
     return read_annotation(observed, CACHE_NAMESPACE_ANNOTATION) not in {"", namespace}
 
 
 def is_dynamic(volume: ObservedObject) -> bool:
-    """Return whether a provisioner created the volume, and also deletes it."""
+    """Return whether a provisioner created the volume, and therefore also deletes it."""
     return bool(read_annotation(volume, _DYNAMIC_ANNOTATION))
 
 
 def is_gone(volume: ObservedObject) -> bool:
-    """Return whether a volume is no longer usable."""
+    """Return whether a volume can no longer be used."""
     return volume.metadata.deletion_timestamp is not None or volume.status.get("phase") in {"Released", "Failed"}
 
 
 def find_volume_name(claim: ObservedObject) -> ObjectName:
-    """Return the volume of a claim."""
+    """Return the object name of a claim's volume."""
     return ObjectName(VOLUMES, read_volume_name(claim))
 
 
 def job_name(namespace: str, name: str) -> ObjectName:
-    """Return the name of a Job."""
+    """Return the object name of a Job."""
     return ObjectName(JOBS, name, namespace)
 
 
 def waiting_for(reason: Reason, message: str, *, job: str = "") -> Waiting:
-    """Return why a volume is not filled, with one of accelkit's reasons."""
+    """Return a `Waiting` with one of accelkit's reasons."""
     return Waiting(reason.value, message, job)
 
 
 def first(texts: Iterable[str]) -> str:
-    """Return the first text that is not empty."""
+    """Return the first non-empty text; empty if all texts are empty."""
     return next((each for each in texts if each), "")

@@ -1,4 +1,4 @@
-"""Jobs that fill volumes: the current attempt, its messages, and the time of the next attempt."""
+"""Progress of the Jobs that fill volumes: current attempt, messages, and time of the next attempt."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last attempt of a Job.
+    """Last attempt to fill or check a volume.
 
     Attributes:
         name: name of the Job.
-        number: from 1.
+        number: number of the attempt, starting with 1.
         state: state of the Job.
-        message: last message from its pod or from the Job.
+        message: last message of the pod or of the Job.
         again_at: time of the next attempt after a failure, in seconds since 1970.
         uid: UID of the Job.
     """
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def find_attempt(namespace: str, base: str, key: str, cluster: ClusterView) -> Attempt | None:
-    """Return the last attempt, by the beginning of the Job's name."""
+    """Return the last attempt, whose Job name starts with `base`; None before the first attempt."""
     tries = [
         (_read_number(observed), name, observed)
         for name, observed in cluster.list_of_cache(JOBS, key)
@@ -65,7 +65,7 @@ def find_attempt(namespace: str, base: str, key: str, cluster: ClusterView) -> A
     if "Failed" not in ended:
         return Attempt(name, number, JobState.RUNNING, message_of_pod, 0.0, observed.metadata.uid)
     again_at = read_time(str(ended["Failed"].get("lastTransitionTime"))) + _BACK_OFF.compute(number)
-    message = first((message_of_pod, str(ended["Failed"].get("message", "")), "its Job failed"))
+    message = first((message_of_pod, str(ended["Failed"].get("message", "")), "the Job failed"))
     return Attempt(name, number, JobState.FAILED, message, again_at, observed.metadata.uid)
 
 
@@ -84,7 +84,7 @@ def _read_number(job: ObservedObject) -> int:
 
 
 def _read_pods(job: ObjectName, cluster: ClusterView) -> str:
-    """Return the message of a Job's newest pod: its termination message, why it does not start, or an empty text."""
+    """Return the termination message of a Job's newest pod, or the reason why the pod does not start; may be empty."""
     pods = [
         (observed.metadata.creation_timestamp or "", name.name, observed)
         for name, observed in cluster.list_all(PODS)

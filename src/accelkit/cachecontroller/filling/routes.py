@@ -1,8 +1,8 @@
-"""Routes to a volume that is written once and read by many pods, in the order in which they are tried.
+"""Routes to a volume that one Job writes and many pods read, in order of preference.
 
-Hardly any driver provides one volume that is both ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI
-volumes, and most provisioners refuse the claim. So only the claim has both modes. Its volume is written as
-ReadWriteOnce, and handed over as ReadOnlyMany.
+Few drivers provide a volume that is both ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI volumes, and
+most provisioners refuse the claim. Therefore, only the claim has both modes. Its volume is ReadWriteOnce while a Job
+fills it, and ReadOnlyMany after the handover.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ READ_MANY: Final = "ReadOnlyMany"
 WRITE_MANY: Final = "ReadWriteMany"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _FAILED: Final = "ProvisioningFailed"
-# Words in a provisioner's permanent refusals: unsupported modes, clones and snapshots. Other errors may be temporary,
-# for example those about quotas and unavailable services.
+# Phrases in permanent refusals of provisioners: unsupported modes, clones and snapshots. Other errors, for example
+# exceeded quotas and unavailable services, may be temporary.
 _NEVER: Final = re.compile(
     r"access ?mode|volume ?capabilit|only support|does not support|not supported|unsupported|MULTI_NODE|ReadOnlyMany"
     r"|ReadWriteMany|VolumeContentSource must be provided|multi node",
@@ -32,7 +32,7 @@ _NEVER: Final = re.compile(
 
 
 class Copy(StrEnum):
-    """How a second volume is created from a filled one."""
+    """Method to create a copy of a filled volume."""
 
     NONE = ""
     CLONE = "clone"
@@ -41,14 +41,14 @@ class Copy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route to a volume that pods may read.
+    """Route to a volume that pods can read.
 
     Attributes:
-        name: name of the route, a part of the names of its objects.
+        name: name of the route, used in the names of its objects.
         claim: access modes of the claim that is filled.
-        write: access modes with which its volume is written.
-        give: access modes with which the volume, or its copy, is handed over.
-        copy: how the copy is made.
+        write: access modes of the volume while it is filled.
+        give: access modes of the volume, or of its copy, after the handover.
+        copy: method to create the copy.
     """
 
     name: str
@@ -59,20 +59,20 @@ class Route:
 
     @property
     def step(self) -> str:
-        """Name of the filled volume; all copies are made from one volume."""
+        """Name of the step that fills the volume; all routes with a copy share this step."""
         return self.name if self.copy is Copy.NONE else "once"
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A StorageClass, and the abilities of its driver.
+    """StorageClass, with the capabilities of its driver.
 
     Attributes:
         name: name of the class.
         provisioner: provisioner of its volumes.
-        csi: whether it belongs to a CSI driver. Other provisioners ignore the source of a claim and create empty
-            volumes.
-        snapshot_class: snapshot class of the driver; empty if there is none.
+        csi: whether the provisioner is a CSI driver. Other provisioners ignore the data source of a claim and create
+            empty volumes.
+        snapshot_class: snapshot class of the driver; empty if the driver has no snapshot class.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Storage:
 
 
 def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
-    """Return a StorageClass, or the cluster's default if no name is given; None if it does not exist."""
+    """Return a StorageClass, or the default StorageClass if the name is empty; None if it does not exist."""
     classes = {name.name: observed for name, observed in cluster.list_all(CLASSES)}
     name = class_name or _find_default(classes.items())
     if name not in classes:
@@ -96,7 +96,7 @@ def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
 
 
 def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
-    # The newest one, as the API server chooses.
+    # The newest default class, as in the API server.
     default = [
         (observed.metadata.creation_timestamp or "", name)
         for name, observed in classes
@@ -106,18 +106,18 @@ def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
 
 
 def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
-    """Return the routes to volumes with these access modes, best first.
+    """Return the routes to volumes with these access modes, in order of preference.
 
     Args:
-        access_modes: the access modes of the cache; empty for ReadWriteOnce.
-        storage: the StorageClass.
+        access_modes: access modes of the cache; empty for ReadWriteOnce.
+        storage: StorageClass of the volumes.
     """
     modes = tuple(dict.fromkeys(access_modes)) or (ONCE,)
     if READ_MANY not in modes:
         return [Route("fill", modes, modes, modes)]
     shared = Route("shared", (WRITE_MANY,), (WRITE_MANY,), (WRITE_MANY,))
     if WRITE_MANY in modes:
-        # The volume is written and read in the same mode, so nothing has to be copied.
+        # The volume is written and read with the same mode, so no copy is needed.
         return [Route("fill", modes, modes, modes), shared]
     both = Route("fill", (ONCE, READ_MANY), (ONCE,), (READ_MANY,))
     copies = [Route("clone", (ONCE,), (ONCE,), (READ_MANY,), Copy.CLONE)] if storage.csi else []
@@ -127,9 +127,9 @@ def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
 
 
 def find_refusal(name: ObjectName, claim: ObservedObject, cluster: ClusterView) -> tuple[str, bool]:
-    """Return the last message of the provisioner about a claim without a volume, and whether it is permanent.
+    """Return the provisioner's last message about a claim without a volume, and whether the refusal is permanent.
 
-    Permanent refusals are also stored in an annotation of the claim, because Events expire.
+    An annotation of the claim also stores permanent refusals, because Events expire.
     """
     if kept := read_annotation(claim, CACHE_REFUSED_ANNOTATION):
         return kept, True

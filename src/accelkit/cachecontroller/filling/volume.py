@@ -1,4 +1,4 @@
-"""Filling of a volume for one digest and one workload namespace, in accelkit's own namespace."""
+"""Filling of a volume in accelkit's namespace, for one digest and one workload namespace."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
-# A cache gets no event when the Jobs of other caches end.
+# Interval while a Job waits for Jobs of other caches, because no event of this cache reports their end.
 _TURN_SECONDS: Final = 10.0
 
 
 class VolumeFilling:
-    """One pass over the objects that fill one volume.
+    """Pass over the objects that are used to fill one volume.
 
     Args:
         target: content and namespace of the volume.
         settings: settings of the controller.
         cluster: current state.
-        work: collects the changes.
+        work: collector of the changes.
     """
 
     def __init__(self, target: Target, settings: FillSettings, cluster: ClusterView, work: Work) -> None:
@@ -59,7 +59,7 @@ class VolumeFilling:
         self._work = work
 
     def fill(self) -> Filled | Waiting:
-        """Return the filled volume, or why it is not filled yet."""
+        """Return the filled volume, or the reason why it is not filled yet."""
         spec = self._target.cache.spec
         try:
             place_pod(spec.pod_template)
@@ -67,10 +67,10 @@ class VolumeFilling:
             return waiting_for(Reason.INVALID_SPEC, str(exc))
         storage = find_storage(spec.storage_class_name, self._cluster)
         if storage is None:
-            # No event of this cache reports the creation of a class.
+            # No event of this cache reports the creation of a StorageClass.
             self._work.wakes.append(60.0)
             missing = f"StorageClass {spec.storage_class_name}" if spec.storage_class_name else "default StorageClass"
-            return waiting_for(Reason.INVALID_SPEC, f"there is no {missing}")
+            return waiting_for(Reason.INVALID_SPEC, f"{missing} does not exist")
         try:
             size_bytes = measure_claim(spec, self._target.cache.status.cache_bytes)
         except QuantityError as exc:
@@ -83,7 +83,7 @@ class VolumeFilling:
             refused.append(f"{route.name} ({', '.join(route.claim)}): {answer.message}")
         text = "; ".join(refused)
         message = (
-            f"StorageClass {storage.name} gives no volume with {', '.join(spec.access_modes) or 'its mode'}: {text}"
+            f"StorageClass {storage.name} provides no volume with {', '.join(spec.access_modes) or 'its mode'}: {text}"
         )
         return waiting_for(Reason.ACCESS_MODE_UNSUPPORTED, message)
 
@@ -122,7 +122,7 @@ class VolumeFilling:
         self._mark_volume(claim, route.give)
         if isinstance(text := self._judge_claim(name, claim), Refused):
             return text
-        # A copy is verified before it is handed over, because some drivers create an empty volume instead of a copy.
+        # Verify the copy before its handover, because some drivers create an empty volume instead of a copy.
         attempt = self._run(f"{route.name}-check", facts, name, text, check=True)
         return attempt if isinstance(attempt, Waiting) else self._finish(claim, route, attempt)
 
@@ -131,12 +131,12 @@ class VolumeFilling:
         if (claim := self._cluster.find(name)) is not None:
             return claim
         if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
-            return Waiting(refusal.reason, f"claim {name.name} cannot be made: {refusal.message}")
+            return Waiting(refusal.reason, f"cannot create claim {name.name}: {refusal.message}")
         self._work.create.append((name, write(self._target.mark(name.name, name.namespace))))
-        return waiting_for(Reason.PENDING, f"claim {name.name} is being made")
+        return waiting_for(Reason.PENDING, f"claim {name.name} is being created")
 
     def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
-        """Return why a claim has no volume yet, or empty if it has one; many claims wait for their first pod."""
+        """Return the provisioner's message if a claim has no volume yet; many claims wait for their first pod."""
         if read_volume_name(claim):
             return ""
         message, final = find_refusal(name, claim, self._cluster)
@@ -148,7 +148,7 @@ class VolumeFilling:
         return Refused(message)
 
     def _mark_volume(self, claim: ObservedObject, modes: tuple[str, ...]) -> None:
-        """Label the volume of a claim so that it is watched, and set its access modes."""
+        """Set the labels of a claim's volume, so that the watch reports it, and its access modes."""
         if not read_volume_name(claim):
             return
         name = find_volume_name(claim)
@@ -157,7 +157,7 @@ class VolumeFilling:
         if volume is None or read_annotation(volume, next(iter(self._target.annotations))) != self._target.cache.key:
             marked = self._target.mark(name.name)
             body["metadata"] = {"labels": marked["labels"], "annotations": marked["annotations"]}
-        # Attachers refuse a volume with both modes, even if its driver supports them.
+        # Attachers refuse a volume with both modes, even if its driver supports both.
         if volume is not None and "csi" in volume.spec and volume.spec.get("accessModes") != list(modes):
             body["spec"] = {"accessModes": list(modes)}
         if body:
@@ -166,7 +166,7 @@ class VolumeFilling:
     def _run(
         self, step: str, facts: tuple[str, ...], claim: ObjectName, text: str, *, check: bool
     ) -> Attempt | Waiting:
-        """Return the completed Job, or why there is none."""
+        """Return the completed attempt, or the reason why the Job is not complete."""
         base = self._target.name(step, *facts)
         attempt = find_attempt(self._settings.namespace, base, self._target.cache.key, self._cluster)
         if attempt is None:
@@ -178,9 +178,9 @@ class VolumeFilling:
             if self._cluster.now >= attempt.again_at:
                 self._start(base, attempt.number + 1, claim, check=check)
             self._work.wakes.append(max(1.0, attempt.again_at - self._cluster.now))
-            message = f"try {attempt.number} failed: {attempt.message}"
+            message = f"attempt {attempt.number} failed: {attempt.message}"
             return waiting_for(Reason.FILL_FAILED, message, job=attempt.name.name)
-        # The API server may have accepted only the Job.
+        # The API server may have accepted the Job but not the ConfigMap.
         if (waiting := self._share(_name_settings(attempt.name))) is not None:
             return waiting
         if not check:
@@ -199,7 +199,7 @@ class VolumeFilling:
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
         if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
-            return Waiting(refusal.reason, f"Job {name.name} cannot be made: {refusal.message}")
+            return Waiting(refusal.reason, f"cannot create Job {name.name}: {refusal.message}")
         if (waiting := self._share(shared)) is not None:
             return waiting
         job = write_job(
@@ -212,14 +212,14 @@ class VolumeFilling:
             check=check,
         )
         self._work.create.append((name, job))
-        return waiting_for(Reason.EXTRACTING, f"Job {name.name} is being made", job=name.name)
+        return waiting_for(Reason.EXTRACTING, f"Job {name.name} is being created", job=name.name)
 
     def _share(self, shared: ObjectName) -> Waiting | None:
-        """Create the ConfigMap of a Job if it is missing; return why it cannot be created."""
+        """Create the ConfigMap of a Job if it is missing; return the reason if it cannot be created."""
         if self._cluster.find(shared) is not None:
             return None
         if (refusal := self._work.read_refusal(shared, self._cluster)) is not None:
-            return Waiting(refusal.reason, f"ConfigMap {shared.name} cannot be made: {refusal.message}")
+            return Waiting(refusal.reason, f"cannot create ConfigMap {shared.name}: {refusal.message}")
         written = write_settings(self._target, shared.name, self._settings, self._cluster.policies)
         self._work.create.append((shared, written))
         return None
@@ -230,7 +230,7 @@ class VolumeFilling:
         snapshot = self._cluster.find(name)
         if snapshot is None:
             if (refusal := self._work.read_refusal(name, self._cluster)) is not None:
-                return Waiting(refusal.reason, f"snapshot {name.name} cannot be made: {refusal.message}")
+                return Waiting(refusal.reason, f"cannot create snapshot {name.name}: {refusal.message}")
             spec = {
                 "volumeSnapshotClassName": storage.snapshot_class,
                 "source": {"persistentVolumeClaimName": filled.name},
@@ -242,7 +242,7 @@ class VolumeFilling:
                 "spec": spec,
             }
             self._work.create.append((name, body))
-            return waiting_for(Reason.PENDING, f"snapshot {name.name} is being made")
+            return waiting_for(Reason.PENDING, f"snapshot {name.name} is being created")
         if snapshot.status.get("readyToUse") is True:
             return name.name
         error = snapshot.status.get("error")
@@ -254,7 +254,9 @@ class VolumeFilling:
         name = find_volume_name(claim)
         volume = self._cluster.find(ObjectName(VOLUMES, name.name))
         if volume is None:
-            return waiting_for(Reason.PENDING, f"volume {name.name} has not been reported yet", job=attempt.name.name)
+            return waiting_for(
+                Reason.PENDING, f"the watch has not reported volume {name.name} yet", job=attempt.name.name
+            )
         return Filled(name, volume, route.give, attempt.name.name)
 
     def _name(self, step: str, *facts: str) -> ObjectName:
@@ -262,5 +264,5 @@ class VolumeFilling:
 
 
 def _name_settings(job: ObjectName) -> ObjectName:
-    """Return the name of the ConfigMap of a Job."""
+    """Return the object name of a Job's ConfigMap."""
     return ObjectName(CONFIG_MAPS, job.name, job.namespace)

@@ -60,7 +60,7 @@ def test_it_is_ready_once_a_node_has_the_image():
     assert ready_of(plan).reason == "Extracting"
     fetched(cluster)
     plan = one_pass(cluster, image_cache())
-    assert (ready_of(plan).status, ready_of(plan).message) == ("True", "2 of 3 nodes have the image")
+    assert (ready_of(plan).status, ready_of(plan).message) == ("True", "nodes that have pulled the image: 2 of 3")
 
 
 def test_nodes_fetch_it_by_digest_and_without_rights(cluster):

@@ -85,7 +85,7 @@ def test_a_failed_job_is_tried_again_later_and_its_words_are_reported():
     cluster.end_job(job, failed="Error: no signature counts\n")
     plan = one_pass(cluster, cache)
     assert ready_of(plan).reason == "FillFailed"
-    assert ready_of(plan).message == "try 1 failed: Error: no signature counts"
+    assert ready_of(plan).message == "attempt 1 failed: Error: no signature counts"
     assert plan.wake_after == pytest.approx(9.0)
     assert not plan.create
     cluster.now += 10.0
