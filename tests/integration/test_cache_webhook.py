@@ -121,7 +121,7 @@ async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, n
     assert copied in [each["name"] for each in pod["spec"]["initContainers"]]
     assert {each["name"] for each in main["env"]} == {"TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"}
     asked = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "unknown"})
-    assert "does not have; it has kernels" in await served.refusal(namespace, asked)
+    assert "existing caches: kernels" in await served.refusal(namespace, asked)
 
 
 async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, namespace):

@@ -50,8 +50,8 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
     if not namespace or len(there) < MOST_PREFETCHES:
         return ""
     return (
-        f"cannot pull the image in advance: nodes pull {len(there)} images for caches of namespace {namespace}, which is "
-        f"the limit. Delete a cache with delivery image, or use another delivery"
+        f"cannot pull the image in advance: nodes pull {len(there)} images for caches of namespace {namespace}, which "
+        f"is the limit. Delete a cache with delivery image, or use another delivery"
     )
 
 

@@ -1,1 +1,1 @@
-"""The pod webhook: a pod that mounts a kernel cache gets one digest of it, read-only, or a private copy."""
+"""Pod webhook, which replaces kernel caches in pods with one digest, read-only, or with a private copy."""

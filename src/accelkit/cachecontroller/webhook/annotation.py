@@ -1,4 +1,4 @@
-"""Parser of `cache.accelkit.io/mount`: the requested caches of a pod, with their containers and paths."""
+"""Parser of the annotation `cache.accelkit.io/mount`, which requests caches for the containers of a pod."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MOST_CHARACTERS: Final = 64 * 1024
 
 
 class AnnotationError(AccelkitError):
-    """The annotation is invalid or cannot be satisfied; the text contains the reason."""
+    """The annotation is invalid or cannot be satisfied; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """A cache that a pod requests.
+    """Request of a pod to mount a cache.
 
     Attributes:
         cache: name of the cache.
         container: name of the container.
-        path: mount path; empty for the path for which the cache is prepared.
+        path: mount path; empty for the mount path of the cache.
     """
 
     cache: str
@@ -37,16 +37,17 @@ class MountRequest:
 
 
 def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, Any]]) -> list[MountRequest]:
-    """Parse the annotation `NAME[=CONTAINER[:PATH]]`, with several entries separated by commas or spaces.
+    """Parse the annotation: entries of the form `NAME[=CONTAINER[:PATH]]`, separated by commas or spaces.
 
-    The default container is that of the annotation `kubectl.kubernetes.io/default-container`, otherwise the first one.
+    The annotation `kubectl.kubernetes.io/default-container` sets the default container; without this annotation, it is
+    the first container.
 
     Args:
         annotations: annotations of the pod.
-        containers: containers that may be named; the first one is the first regular container.
+        containers: all containers of the pod, regular containers first.
 
     Raises:
-        AnnotationError: an entry does not have this form, or names a container that does not exist.
+        AnnotationError: an entry is invalid, or names a container that does not exist.
     """
     text = annotations.get(CACHE_MOUNT_ANNOTATION) or ""
     if len(text) > _MOST_CHARACTERS:
@@ -54,7 +55,7 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
     entries = [each for each in re.split(r"[\s,]+", text) if each]
     if len(entries) > _MOST:
         raise AnnotationError(
-            f"annotation {CACHE_MOUNT_ANNOTATION} names {len(entries)} mounts, over the limit of {_MOST}"
+            f"annotation {CACHE_MOUNT_ANNOTATION} requests {len(entries)} mounts, over the limit of {_MOST}"
         )
     names = [str(each.get("name", "")) for each in containers]
     default = annotations.get(DEFAULT_CONTAINER, "")
@@ -64,13 +65,14 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
         found = _ENTRY.fullmatch(entry)
         if found is None or ".." in (found[3] or "").split("/"):
             raise AnnotationError(
-                f"annotation {CACHE_MOUNT_ANNOTATION} has {shorten(entry, 80)!r}; write NAME, NAME=CONTAINER or "
-                f"NAME=CONTAINER:/PATH, with commas between"
+                f"annotation {CACHE_MOUNT_ANNOTATION} has the invalid entry {shorten(entry, 80)!r}; use NAME, "
+                f"NAME=CONTAINER or NAME=CONTAINER:/PATH, separated by commas"
             )
         container = found[2] or default
         if container not in names:
             raise AnnotationError(
-                f"annotation {CACHE_MOUNT_ANNOTATION} names container {container!r}; the pod has {', '.join(names)}"
+                f"annotation {CACHE_MOUNT_ANNOTATION} names the unknown container {container!r}; use one of: "
+                f"{', '.join(names)}"
             )
         requests.append(MountRequest(found[1], container, (found[3] or "").rstrip("/")))
     return list(dict.fromkeys(requests))

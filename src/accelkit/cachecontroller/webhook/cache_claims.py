@@ -1,4 +1,4 @@
-"""Claims of caches in a namespace, and their digests."""
+"""Claims of the caches in a namespace, and the digest of each claim."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from accelkit.texts import shorten
 
 @dataclass(frozen=True, slots=True)
 class CacheClaim:
-    """A claim that a pod names.
+    """Claim of a cache in a pod.
 
     Attributes:
         cache: cache of the claim.
-        digest: digest that the pod gets; empty if no digest is verified, in which case the pod waits for the claim that
+        digest: digest that the pod gets; empty if no digest is verified, so that the pod waits for the claim that
             follows the cache.
     """
 
@@ -28,43 +28,43 @@ class CacheClaim:
 
     @property
     def name(self) -> str:
-        """Claim that the pod must mount."""
+        """Name of the claim that the pod must mount."""
         return name_pinned_claim(self.cache.key, self.digest) if self.digest else name_claim(self.cache.key)
 
     @property
     def mount_path(self) -> str:
-        """Path for which the cache is prepared; empty if it is not decided."""
+        """Mount path for which the files are prepared; empty if it has not been decided yet."""
         return self.cache.status.mount_path or self.cache.spec.mount_path
 
     @property
     def by_image(self) -> bool:
-        """Whether pods get it as an image volume, so that no claim is ever created."""
+        """Whether pods get the cache as an image volume, so that no claim is created."""
         return (self.cache.status.delivery or self.cache.spec.delivery.value) == Delivery.IMAGE.value
 
     def find_refusal(self, namespace: str, *, has_image: bool = False) -> str:
-        """Return why new pods of a namespace must not mount it; empty if they may.
+        """Return the reason why new pods of a namespace must not mount the claim; empty if they may mount it.
 
         Args:
             namespace: namespace of the pod.
-            has_image: whether an image volume provides its digest.
+            has_image: whether an image volume with the digest is available.
         """
         cache = self.cache
         if cache.metadata.deletion_timestamp is not None:
-            return f"kernel cache {cache.key} is being deleted; mount another one, or wait until it is made again"
+            return f"kernel cache {cache.key} is being deleted; mount another cache, or wait until it is created again"
         verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
-        # Without a claim, the pod waits for one. With a claim, the pod would start with files that are no longer
-        # verified. Pinned claims stay as long as other pods use them.
+        # Without a claim, the pod waits. With a claim, the pod would start with files that are no longer verified. A
+        # pinned claim exists while other pods use it.
         there = bool(self.digest) or namespace in cache.status.pvc_status
         if verified is not None and verified.status == "False" and there:
             why = shorten(f"{verified.reason}: {verified.message}".rstrip(": "), 300)
             return (
-                f"kernel cache {cache.key} is not verified ({why}); its status has more, and a SignerPolicy that names "
-                f"its signer lets pods mount it"
+                f"kernel cache {cache.key} is not verified ({why}); see the status of the cache, and add its signer "
+                f"to a SignerPolicy"
             )
         if self.by_image and not has_image:
             return (
-                f"kernel cache {cache.key} comes to pods as an image volume, and cannot yet ({self._explain()}); "
-                f"create the pod again once it is ready, or take delivery node or namespace"
+                f"kernel cache {cache.key} cannot be mounted as an image volume yet ({self._explain()}); "
+                f"create the pod again when the cache is ready, or use delivery node or namespace"
             )
         return ""
 
@@ -73,19 +73,19 @@ class CacheClaim:
         found = (find_condition(conditions, each) for each in (ConditionType.READY, ConditionType.VERIFIED))
         condition = next((each for each in found if each is not None and each.status != "True"), None)
         if condition is None:
-            return "its image is not resolved so far"
+            return "the image is not resolved yet"
         return shorten(f"{condition.reason}: {condition.message}".rstrip(": "), 300)
 
 
 class CacheClaims(dict[str, CacheClaim]):
-    """Claims of caches in a namespace, by name.
+    """Claims of the caches in a namespace, by name.
 
-    A pod may have thousands of volumes, and its namespace as many caches, so claims are found by index.
+    Lookups use an index, because a pod can have thousands of volumes, and a namespace can have thousands of caches.
     """
 
     @cached_property
     def of_beginnings(self) -> dict[str, str]:
-        """Claims that follow a cache, by the prefix of the pinned claims of the same cache."""
+        """Names of the claims that follow a cache, by the prefix of the cache's pinned claims."""
         found: dict[str, str] = {}
         for name, each in self.items():
             found.setdefault(begin_pinned_claim(each.cache.key), name)
@@ -93,7 +93,7 @@ class CacheClaims(dict[str, CacheClaim]):
 
     @cached_property
     def of_images(self) -> dict[str, CacheClaim]:
-        """Claims of caches with image volumes, by digest."""
+        """Claims of caches with delivery `image`, by digest."""
         found: dict[str, CacheClaim] = {}
         for each in self.values():
             if each.cache.status.delivery == Delivery.IMAGE.value and each.digest:
@@ -102,9 +102,9 @@ class CacheClaims(dict[str, CacheClaim]):
 
 
 def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
-    """Return the claims of caches in a namespace by name: those that follow a cache, and those of its digests.
+    """Return the claims of the caches in a namespace: claims that follow a cache, and pinned claims.
 
-    A claim that has the name of a cache but another owner is left out, because it contains user data.
+    A claim with the name of a cache but another owner is omitted, because it contains user data.
     """
     claims = CacheClaims()
     # A cache in the namespace takes precedence over a ClusterGKMCache with the same name.
@@ -121,7 +121,7 @@ def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
 
 
 def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | None:
-    """Return the cache of a pod's volume, by its claim or by the digest of its image; None for other volumes."""
+    """Return the cache claim of a volume, found by claim name or image digest; None for other volumes."""
     claim = volume.get("persistentVolumeClaim")
     if claim is not None:
         return claims.get(str(claim.get("claimName") or ""))
@@ -130,7 +130,7 @@ def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | N
 
 
 def find_unknown_digest(claims: CacheClaims, claim: str) -> str:
-    """Return the cache if a claim names an unknown digest of it; empty otherwise."""
+    """Return the cache's following claim if a pinned claim has an unknown digest of the cache; empty otherwise."""
     begins, _ = split_pinned_claim(claim)
     if not begins or claim in claims:
         return ""

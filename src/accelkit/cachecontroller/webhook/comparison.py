@@ -1,4 +1,4 @@
-"""Comparison of a pod's variables with those at capture, because differences usually cause cache misses."""
+"""Comparison of a pod's variables with the values at capture, because differences usually cause cache misses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.kernelcache.formats.recorded import is_counted, list_differing, select_comparable
 from accelkit.texts import shorten
 
-# Fields of a pod whose values differ between pods or nodes.
+# Pod fields with values that differ between pods or nodes.
 _CHANGING: Final = {
     **dict.fromkeys(("status.podIP", "status.podIPs", "metadata.name", "metadata.uid"), "pod"),
     **dict.fromkeys(("status.hostIP", "status.hostIPs", "spec.nodeName"), "node"),
@@ -17,11 +17,11 @@ _CHANGING: Final = {
 
 
 def compare_environment(pod: Object, claims: CacheClaims) -> list[str]:
-    """Return a warning for each variable of a container whose value differs from that at capture.
+    """Return a warning for each variable of a container that differs from its value at capture.
 
     Args:
-        pod: with its final volumes.
-        claims: claims of its namespace.
+        pod: pod with its final volumes.
+        claims: claims in the namespace of the pod.
     """
     volumes = pod["spec"].get("volumes") or []
     found = ((str(volume.get("name")), find_claim(volume, claims)) for volume in volumes)
@@ -39,14 +39,14 @@ def compare_environment(pod: Object, claims: CacheClaims) -> list[str]:
             recorded, own = cache.status.recorded_environment, _list_variables(container)
             warnings += [
                 f"container {container.get('name')} sets {name} to {shorten(own[name], 60)!r}; kernel cache "
-                f"{cache.metadata.name} was captured with {shorten(recorded[name], 60)!r}, so it may miss"
+                f"{cache.metadata.name} was captured with {shorten(recorded[name], 60)!r}, so kernels may be missed"
                 for name in list_differing(recorded, own)
             ]
             warnings += [
-                f"container {container.get('name')} sets {name} to {field}, another one for each "
-                f"{_CHANGING[field]}; vLLM counts it into the name of its work, so kernel cache "
-                f"{cache.metadata.name} may be missed each time"
-                # For values that may be secret, only the name is recorded.
+                f"container {container.get('name')} sets {name} to {field}, which differs for each "
+                f"{_CHANGING[field]}; vLLM includes the value in its cache key, so the kernels of cache "
+                f"{cache.metadata.name} may always be missed"
+                # The capture records only the name of a variable whose value may be secret.
                 for name, field in _list_changing(container).items()
                 if name in recorded
             ]
@@ -61,7 +61,7 @@ def _list_variables(container: Object) -> dict[str, str]:
 
 
 def _list_changing(container: Object) -> dict[str, str]:
-    """Return the variables whose value differs between pods or nodes, with the field that they name."""
+    """Return the variables with values that differ between pods or nodes, with the pod field of each variable."""
     fields = {
         name: str(((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or "")
         for name, each in _find_own(container).items()
@@ -71,5 +71,5 @@ def _list_changing(container: Object) -> dict[str, str]:
 
 
 def _find_own(container: Object) -> dict[str, Object]:
-    # If a variable is defined several times, the last definition counts.
+    # If a variable is defined several times, the last definition is used.
     return {str(each.get("name", "")): each for each in container.get("env") or []}

@@ -1,4 +1,4 @@
-"""Private copies: an emptyDir, and the init container that fills it from a read-only claim."""
+"""Private copies of caches: an emptyDir, and the init container that fills it from a read-only claim."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import CacheMount
 from accelkit.model.units import parse_milli
 
-# Prefix of the webhook's volumes and init containers; node agents recognize private copies by it.
+# Prefix for the webhook's volumes and init containers, by which cache agents recognize private copies.
 PREFIX: Final = names.VOLUME_PREFIX
 _FROM, _TO = "/accelkit/from", "/accelkit/to"
-# The user of accelkit's image. The files of a copy are writable for all users, because only the pod has the folder.
+# The user of accelkit's image. All users can write to the files of a copy, because only the pod mounts the folder.
 _IMAGE_USER: Final = 65532
 _MIB: Final = 1 << 20
 _MARGIN_BYTES: Final = 4 << 30
@@ -25,19 +25,19 @@ Object = dict[str, Any]
 
 
 def name_copy(*parts: str) -> str:
-    """Return the name of a private copy, which its volume and its init container have."""
+    """Return the name of a private copy, which is used for its volume and its init container."""
     return names.name_private_copy(*parts)
 
 
 def build_volume(name: str, cache_bytes: int) -> Object:
     """Return the volume of a private copy.
 
-    The limit is twice the cache and 4 GiB, because the workload adds files, and the kubelet evicts pods that exceed the
-    limit.
+    The size limit is twice the cache size plus 4 GiB, because the workload adds files, and the kubelet evicts pods that
+    exceed the limit.
 
     Args:
         name: name of the volume.
-        cache_bytes: size of the cache; 0 if it is unknown, which results in no limit.
+        cache_bytes: size of the cache; 0 if the size is unknown, which means no limit.
     """
     limit = -(-(2 * cache_bytes + _MARGIN_BYTES) // _MIB)
     return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
@@ -49,12 +49,12 @@ def build_container(
     """Return the init container that fills a private copy.
 
     Args:
-        name: name of the container, and of the volume that it fills.
-        source: the volume that it copies.
-        image: accelkit's image.
-        pod: the pod with all mounts of the copy.
-        mounts: mount paths of the copy, the root first; empty if the cache is prepared for them.
-        within: the folder of the source that contains the cache; empty for the whole volume.
+        name: name of the container and of the private copy's volume.
+        source: name of the volume to copy.
+        image: accelkit image.
+        pod: pod with all mounts of the private copy.
+        mounts: mount paths to rewrite the files for, the root first; empty if no rewriting is needed.
+        within: folder of the cache in the source volume; empty for the whole volume.
     """
     arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
     for number, each in enumerate(mounts):
@@ -76,7 +76,7 @@ def build_container(
 
 
 def find_shortage(pod: Object, cache_bytes: int) -> str:
-    """Return a warning if the pod's ephemeral-storage limits are too small for a copy; empty if they are not."""
+    """Return a warning if the pod's ephemeral-storage limits are too small for a copy; empty if they are sufficient."""
     resources = [each.get("resources") or {} for each in pod["spec"].get("containers") or []]
     limits = [limit for each in resources if (limit := (each.get("limits") or {}).get(_STORAGE)) is not None]
     try:
@@ -86,18 +86,18 @@ def find_shortage(pod: Object, cache_bytes: int) -> str:
     if not limits or cache_bytes <= allowed:
         return ""
     return (
-        f"the pod may have {allowed} bytes of ephemeral-storage, and its copy of a kernel cache takes {cache_bytes}: "
-        f"the kubelet will evict it; raise that limit, or mount the cache read-only"
+        f"the ephemeral-storage limit of the pod is {allowed} bytes, but its kernel cache copy needs {cache_bytes}: "
+        f"the kubelet will evict the pod; raise the limit, or mount the cache read-only"
     )
 
 
 def fills_copy(container: Object, mount: Object) -> bool:
-    """Return whether a mount belongs to an init container of the webhook that reads a cache or fills a copy."""
+    """Return whether a mount belongs to an init container of the webhook, which fills a private copy."""
     return str(container.get("name", "")).startswith(PREFIX) and mount.get("mountPath") in {_FROM, _TO}
 
 
 def _build_security_context(volume: str, pod: Object) -> Object:
-    """Return the settings of the Restricted pod security standard, with the user of the workload if it is known."""
+    """Return a security context for the Restricted pod security standard, with the workload's user if it is known."""
     spec = pod["spec"]
     of_pod = spec.get("securityContext") or {}
     users, groups = set(), set()
@@ -121,19 +121,19 @@ def _build_security_context(volume: str, pod: Object) -> Object:
         if group is not None:
             context["runAsGroup"] = group
     elif of_pod.get("runAsUser") is not None:
-        # Otherwise, the pod's user would be inherited, for example root or the user of another container.
+        # Without this field, the container would inherit the pod's user, which may be root.
         context["runAsUser"] = of_pod["runAsUser"] or _IMAGE_USER
-    # Otherwise the user is that of the image, or the cluster assigns one.
+    # Without the field, the user of the image applies, or the cluster assigns a user.
     return context
 
 
 def _build_resources(containers: Sequence[Object]) -> Object:
-    """Return amounts that change neither the pod's QoS class nor its effective requests."""
+    """Return resources that change neither the QoS class nor the effective requests of the pod."""
     resources: dict[str, Object] = {"requests": {}, "limits": {}}
     for resource, least in (("cpu", _CPU), ("memory", _MEMORY)):
         limits = [((each.get("resources") or {}).get("limits") or {}).get(resource) for each in containers]
         if containers and all(limit is not None for limit in limits):
-            # A pod of the QoS class Guaranteed has limits everywhere, and a quota may require them.
+            # All containers of a Guaranteed pod have limits, and a quota may require limits.
             amount = _choose_least(least, limits)
             resources["limits"][resource] = resources["requests"][resource] = amount
         else:
@@ -142,10 +142,10 @@ def _build_resources(containers: Sequence[Object]) -> Object:
 
 
 def _choose_least(least: str, limits: Iterable[Any]) -> Any:
-    """Return the desired amount, or the largest limit of the pod if that is less."""
+    """Return the desired amount, or the largest limit of the pod if it is lower."""
     try:
         largest = max(limits, key=parse_milli)
         return least if parse_milli(least) <= parse_milli(largest) else largest
     except QuantityError:
-        # The API server rejects the amount with a better message.
+        # The API server rejects an invalid amount with a better message.
         return least

@@ -1,4 +1,4 @@
-"""Injection of caches that a pod requests by annotation: a private copy, its mounts and its variables."""
+"""Injection of the caches that a pod requests by annotation: private copy, mounts and environment variables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.gkm.names import COPY_SOURCE_SUFFIX
 from accelkit.model.keys import HOSTNAME_LABEL
 from accelkit.texts import shorten
 
-# These are used if the image does not state its framework, because frameworks do not read each other's files.
+# Set both variables if the framework of the image is unknown; frameworks ignore each other's files.
 _VARIABLES: Final = ("TRITON_CACHE_DIR", "VLLM_CACHE_ROOT")
-# A longer list would contain most of a cluster.
+# A preference for more nodes would include most of the cluster.
 _MOST_HOSTS: Final = 100
 _WEIGHT: Final = 50
 
@@ -26,7 +26,7 @@ class UnknownCacheError(AnnotationError):
     """The annotation names an unknown cache.
 
     Attributes:
-        cache: name in the annotation.
+        cache: name of the cache in the annotation.
     """
 
     def __init__(self, cache: str, text: str) -> None:
@@ -40,15 +40,15 @@ def inject(
     """Add a private copy of a cache to a container of a pod; return warnings.
 
     Raises:
-        AnnotationError: the mount path is unknown, or another volume is mounted there.
-        ReplacementError: a different volume already has a needed name.
+        AnnotationError: the mount path is unknown, or another volume is mounted at this path.
+        ReplacementError: another volume has the name of the private copy.
     """
     cache = claim.cache
     root = request.path or claim.mount_path
     if not root:
         raise AnnotationError(
-            f"kernel cache {cache.key} has no mount path yet; create the pod when its status has "
-            f"a mountPath, or write {request.cache}={request.container}:/PATH"
+            f"kernel cache {cache.key} has no mount path yet; wait until the status of the cache contains "
+            f"mountPath, or request {request.cache}={request.container}:/PATH"
         )
     container = next(each for each in list_containers(pod) if each.get("name") == request.container)
     copied, source = name_copy(cache.key, root), name_copy(cache.key, root) + COPY_SOURCE_SUFFIX
@@ -58,11 +58,11 @@ def inject(
     foreign = [path for path, mount in taken.items() if not _is_ours(pod, mount, claim)]
     if foreign:
         raise AnnotationError(
-            f"container {request.container} has another volume mounted at {foreign[0]}, where kernel cache "
-            f"{request.cache} is requested; mount one of them elsewhere"
+            f"container {request.container} has another volume mounted at {foreign[0]}, the mount path of kernel cache "
+            f"{request.cache}; change one of the mount paths"
         )
     warnings: list[str] = []
-    # If the container mounts the claim itself, `replace_volume` has handled it.
+    # If the container mounts the claim itself, `replace_volume` has already replaced it.
     if not taken or any(mount.get("name") == copied for mount in taken.values()):
         warnings = add_copy_volume(pod, copied, claim)
         if (volume := find_volume(pod, source)) is None:
@@ -74,14 +74,14 @@ def inject(
             for each in mounts
             if each.path not in taken
         )
-        # If the prepared path is unknown, the files are rewritten in any case.
+        # If the mount path of the cache is unknown, the files are always rewritten.
         rewritten = mounts if root != claim.mount_path and not cache.status.relocatable else []
         put_first(pod, build_container(copied, source, image, pod, mounts=rewritten, within=within))
     return warnings + _set_variables(container, claim, root)
 
 
 def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
-    """Add a preference for the nodes where a cache is ready, unless the pod itself prefers hosts."""
+    """Add a preference for the nodes where a cache is ready, unless the pod has a preference for hostnames."""
     if not hosts or len(hosts) > _MOST_HOSTS:
         return
     affinity = pod["spec"]["affinity"] = pod["spec"].get("affinity") or {}
@@ -95,7 +95,7 @@ def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
 
 
 def _is_ours(pod: Object, mount: Object, claim: CacheClaim) -> bool:
-    """Return whether a mount belongs to a private copy, or to a claim of the same cache."""
+    """Return whether a mount is a private copy or a claim of the same cache."""
     name = str(mount.get("name"))
     volume = find_volume(pod, name) or {}
     if get_claim(volume):
@@ -110,15 +110,15 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
     present = {str(each.get("name")): each for each in container.get("env") or []}
     warnings = []
     for name, value in sorted(variables.items()):
-        # Habana's value contains settings after the folder.
+        # The value for Habana is a folder followed by settings.
         folder, comma, rest = value.partition(",")
         desired = move(folder, claim.mount_path, root) + comma + rest
         if name not in present:
             container["env"] = [*(container.get("env") or []), {"name": name, "value": desired}]
         elif present[name].get("value") != desired:
-            actual = shorten(str(present[name].get("value", "a value that is read at its start")), 100)
+            actual = shorten(str(present[name].get("value", "a reference (valueFrom)")), 100)
             warnings.append(
-                f"container {container.get('name')} sets {name} to {actual}; kernel cache {claim.cache.metadata.name} "
-                f"is found only if that is {desired}"
+                f"container {container.get('name')} sets {name} to {actual}; to use kernel cache "
+                f"{claim.cache.metadata.name}, set it to {desired}"
             )
     return warnings

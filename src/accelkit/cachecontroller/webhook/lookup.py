@@ -1,4 +1,4 @@
-"""Lookup of caches that a pod names but that the watch has not reported yet."""
+"""Lookup of caches in a pod that the watch has not reported yet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 
 log = logging.getLogger(__name__)
 
-# The API server calls the webhook before it validates the pod, so a name may be any text.
+# The API server calls the webhook before it validates the pod, so a name can be any text.
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-# Any client that reaches the port can send reviews of pods with unknown claims.
+# Limits, because any client that can reach the port can send reviews of pods with unknown claims.
 _MOST_CLAIMS: Final = 32
 _MOST_REQUESTS: Final = 4
-# Shorter than the time that the API server waits for the webhook.
+# Shorter than the timeout of the webhook in the API server.
 _SECONDS: Final = 1.5
 
 
@@ -33,10 +33,10 @@ _cache = msgspec.json.Decoder(Cache)
 
 
 class CacheLookup:
-    """Reads single caches from the API server.
+    """Reader of single caches from the API server.
 
     Args:
-        api: an open client.
+        api: open client.
     """
 
     def __init__(self, api: ApiClient) -> None:
@@ -46,12 +46,12 @@ class CacheLookup:
     async def find(self, namespace: str, claims: Iterable[str]) -> list[Cache]:
         """Return the caches to which these claims of a namespace belong.
 
-        A cache that the API server stored before it created the pod is always found. Errors are logged: the admission
-        policies then refuse a pod that mounts a cache.
+        A cache that was created before the pod is always found. Errors are only logged, because admission policies
+        refuse a pod that mounts an unknown cache.
 
         Args:
             namespace: namespace of the pod.
-            claims: names of claims, or of caches; not validated.
+            claims: names of claims or caches, not validated.
         """
         if not _NAME.fullmatch(namespace):
             return []
@@ -74,5 +74,5 @@ class CacheLookup:
         try:
             return [decode(_cache, text)] if text is not None else []
         except msgspec.MsgspecError as exc:
-            log.warning("cache not readable: path=%s error=%s", path, exc)
+            log.warning("cache unreadable: path=%s error=%s", path, exc)
             return []

@@ -1,4 +1,4 @@
-"""Change of a pod that is being created: a pure function of the pod and the caches."""
+"""Mutation of a pod that is being created: a pure function of the pod and the caches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from accelkit.cachecontroller.webhook.replacement import ImageVolume, Replacemen
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
-# The parts of a pod that are changed, in addition to annotations; each is written as a whole.
+# The parts of a pod that the webhook changes in addition to annotations. The patch replaces whole parts.
 _PARTS: Final = (
     ("spec", "volumes"),
     ("spec", "initContainers"),
@@ -45,14 +45,14 @@ FindHosts: TypeAlias = Callable[[Cache], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Inputs for the change of pods.
+    """Inputs of the mutation.
 
     Attributes:
-        image: accelkit's image, for the init containers that fill private copies.
-        find_hosts: returns the hostname labels of the nodes where a cache is ready; if nodes do not hold its files, of
-            the nodes that can load it.
-        build_image_volume: returns the source of an image volume for a digest of a cache, and the folder of the cache's
-            root in it; None if the cache is not delivered as an image volume.
+        image: accelkit image, for the init containers that fill private copies.
+        find_hosts: function that returns the hostname labels of the nodes where a cache is ready; if nodes do not store
+            its files, of the nodes with compatible cards.
+        build_image_volume: function that returns the image volume source for a digest of a cache, and the folder of the
+            cache in the image; None if the cache is not delivered as an image volume.
     """
 
     image: str
@@ -62,13 +62,13 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Result for a pod.
+    """Result of the mutation of a pod.
 
     Attributes:
-        patch: JSON Patch; empty if the pod does not change.
+        patch: JSON Patch; empty if the pod is unchanged.
         warnings: warnings for the client.
-        refusal: why the pod must not be created; empty if it may.
-        unknown: names of unknown claims and caches in the pod; a later lookup may find them.
+        refusal: reason why the pod must not be created; empty if it may be created.
+        unknown: names of unknown claims and caches in the pod, which a lookup may find.
     """
 
     patch: tuple[Mapping[str, Any], ...] = ()
@@ -78,10 +78,10 @@ class Mutation:
 
 
 def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
-    """Return whether the decision about a pod needs more than its volumes and annotations.
+    """Return whether the mutation of a pod needs more than its volumes and annotations.
 
     Args:
-        pod: with its name, its annotations and its volumes.
+        pod: pod with its name, annotations and volumes.
         namespace: namespace of the pod.
         caches: caches of all namespaces.
     """
@@ -96,15 +96,15 @@ def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
 
 
 def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -> Mutation:
-    """Return the result for a pod that is being created.
+    """Return the result of the mutation of a pod that is being created.
 
-    The change is idempotent, so that other webhooks may run before and after it.
+    The mutation is idempotent, so other webhooks can run before and after it.
 
     Args:
-        pod: the pod from the API server, or the used parts of it; it is not modified.
-        namespace: namespace of the pod, even if the pod itself names none yet.
+        pod: pod from the API server, or the parts that the mutation uses; it is not modified.
+        namespace: namespace of the pod from the review, because the pod may not contain it yet.
         caches: caches of all namespaces.
-        tools: inputs for the change.
+        tools: inputs of the mutation.
     """
     claims = list_claims(caches, namespace)
     parts = {part: dict(pod.get(part) or {}) for part in ("metadata", "spec")}
@@ -115,7 +115,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     if requests_cache:
         if excess := describe_excess(changed, concerned):
             return Mutation(refusal=excess)
-        # This is much faster than a deep copy, and a pod is JSON.
+        # For JSON data, this is much faster than a deep copy.
         changed = msgspec.json.decode(msgspec.json.encode(changed))
     try:
         warnings = _change(changed, namespace, claims, tools) if requests_cache else []
@@ -140,7 +140,9 @@ def _count_concerned(named: Iterable[str], claims: CacheClaims) -> int:
 
 def _change(pod: Object, namespace: str, claims: CacheClaims, tools: Tools) -> list[str]:
     if folder := find_host_folder(pod):
-        raise ReplacementError(f"volume {folder} leads to the nodes' kernel caches; mount a cache's claim alone")
+        raise ReplacementError(
+            f"volume {folder} exposes the kernel caches of the node; mount the claim of a cache instead"
+        )
     warnings: list[str] = []
     for volume in list(pod["spec"].get("volumes") or []):
         name = get_claim(volume)
@@ -148,15 +150,15 @@ def _change(pod: Object, namespace: str, claims: CacheClaims, tools: Tools) -> l
         owned = name_ephemeral_claim(pod, volume)
         if owned in claims or find_unknown_digest(claims, owned):
             raise ReplacementError(
-                f"the claim {owned} of ephemeral volume {volume.get('name')} has the name of one of a kernel cache; "
-                f"rename the volume, or mount the cache by its claim"
+                f"claim {owned} of ephemeral volume {volume.get('name')} has the name of a kernel cache claim; "
+                f"rename the volume, or mount the cache through its claim"
             )
         if claim is not None:
             _check(claim, namespace, tools)
             warnings += replace_volume(pod, volume, claim, tools.image, tools.build_image_volume)
             _prefer(pod, claim, tools)
         elif cache := find_unknown_digest(claims, name):
-            warnings.append(f"claim {name} is of no digest that kernel cache {cache} has; claim {cache} always is")
+            warnings.append(f"claim {name} has no current digest of kernel cache {cache}; mount claim {cache} instead")
     requests = parse_requests(pod["metadata"].get("annotations") or {}, list_containers(pod))
     for request in requests:
         requested = claims.get(request.cache)
@@ -164,8 +166,8 @@ def _change(pod: Object, namespace: str, claims: CacheClaims, tools: Tools) -> l
             known = ", ".join(sorted(each for each in claims if claims[each].cache.metadata.name == each)) or "none"
             raise UnknownCacheError(
                 request.cache,
-                f"annotation {CACHE_MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which namespace "
-                f"{namespace!r} does not have; it has {known}",
+                f"annotation {CACHE_MOUNT_ANNOTATION} names kernel cache {request.cache!r}, which does not exist in "
+                f"namespace {namespace!r}; existing caches: {known}",
             )
         _check(requested, namespace, tools)
         warnings += inject(pod, request, requested, tools.image, tools.build_image_volume)
@@ -174,23 +176,23 @@ def _change(pod: Object, namespace: str, claims: CacheClaims, tools: Tools) -> l
 
 
 def _check(claim: CacheClaim, namespace: str, tools: Tools) -> None:
-    # Without its image volume, such a pod would wait for a claim that is never created.
+    # Without an image volume, a pod of a cache with delivery `image` would wait for a claim that is never created.
     has_image = bool(claim.digest) and tools.build_image_volume(claim.cache, claim.digest) is not None
     if refusal := claim.find_refusal(namespace, has_image=has_image):
         raise ReplacementError(refusal)
 
 
 def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
-    # The preference only covers the current digest, because the nodes with a former one are unknown.
+    # Prefer nodes only for the current digest, because the nodes with a former digest are unknown.
     if claim.digest in {"", claim.cache.status.resolved_digest}:
         prefer_nodes(pod, tools.find_hosts(claim.cache))
 
 
 def _annotate(pod: Object, claims: CacheClaims, *, handled: bool) -> None:
-    """Write what was done, replacing what any other client wrote there.
+    """Write annotations with the result of the mutation, and replace values from other clients.
 
-    A pod that concerns caches always gets the annotation of digests, even with no value. Admission policies refuse such
-    a pod without it, because the webhook did not handle it.
+    A pod that uses caches always gets the annotation of digests, possibly with an empty value. Admission policies
+    refuse such a pod without the annotation, because the webhook did not handle it.
     """
     annotations = dict(pod["metadata"].get("annotations") or {})
     digests, copies = set[str](), set[str]()
@@ -229,7 +231,7 @@ def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]
 
 
 def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
-    """Return a step for each changed annotation, because the pod may have annotations that were not decoded."""
+    """Return an operation for each changed annotation, because the pod may have annotations that were not decoded."""
     former = (before.get("metadata") or {}).get("annotations")
     present = after["metadata"].get("annotations") or {}
     if former is None:
@@ -243,5 +245,5 @@ def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]
 
 
 def _point_to(key: str) -> str:
-    """Return the JSON Pointer of an annotation."""
+    """Return the JSON Pointer to an annotation."""
     return f"{_ANNOTATIONS}/{key.replace('~', '~0').replace('/', '~1')}"

@@ -1,4 +1,4 @@
-"""Mount paths of a cache in the containers of a pod, and whether its files must be rewritten for them."""
+"""Mount paths of a cache in a pod, and the paths for which its files must be rewritten."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Places:
     """Mount paths of a cache in a pod.
 
     Attributes:
-        root: path of the root in its containers.
-        others: other paths of the root.
-        rewritten: paths for which a copy must be rewritten, the root first; empty if the cache is prepared for them.
+        root: mount path of the cache root in the containers.
+        others: other mount paths of the root.
+        rewritten: paths for which a copy must be rewritten, the root first; empty if no rewriting is needed.
     """
 
     root: str
@@ -30,10 +30,10 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
     """Return the mount paths of a cache in a pod.
 
     Args:
-        pod: with these mounts.
+        pod: pod that mounts the cache.
         claim: claim of the cache.
-        mounts: mounts of its volume, with their containers. If regular containers mount it, init containers do not
-            count: they prepare files, usually at another path.
+        mounts: mounts of the volume, with their containers. If regular containers mount the volume, mounts of init
+            containers are ignored, because init containers usually prepare files at another path.
     """
     containers = pod["spec"].get("containers") or []
     order = {str(each.get("name")): number for number, each in enumerate(containers)}
@@ -50,12 +50,12 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
             roots.setdefault(root)
     home = claim.mount_path
     root = home if home in roots or not roots else next(iter(roots))
-    # Relocatable files contain no paths.
+    # Relocatable files do not contain paths.
     if claim.cache.status.relocatable:
         return Places(root)
     others = tuple(each for each in roots if each != root)
     if not home:
-        # The cache was not judged yet, so it may be prepared for any path.
+        # The cache has not been judged yet, so the files may be prepared for any path.
         return Places(root, others, (CacheMount(root),) if root else ())
     moved = root != home or any(path != captured[within] for within, path in trees.items())
     return Places(root, others, tuple(list_container_mounts(claim, root, trees)) if moved else ())
@@ -64,12 +64,12 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
 def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
     """Return the mounts of a cache in a container, the root first.
 
-    Trees that were captured outside of the root keep their paths; trees inside the root move with it.
+    Folders that were captured outside the root keep their paths; folders inside the root move with the root.
 
     Args:
         claim: claim of the cache.
-        root: path of the root in the container.
-        places: paths of trees that are mounted elsewhere.
+        root: mount path of the root in the container.
+        places: mount paths of folders that are mounted separately.
     """
     trees = (each for each in claim.cache.status.mounts if each.sub_path)
     moved = ((each.sub_path, move(each.path.rstrip("/"), claim.mount_path, root)) for each in trees)
@@ -78,7 +78,7 @@ def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] |
 
 
 def move(path: str, former: str, root: str) -> str:
-    """Return a path of a cache after its root has moved."""
+    """Return a path inside a cache after its root has moved from `former` to `root`."""
     if former and (path == former or path.startswith(f"{former}/")):
         return posixpath.normpath(root + path[len(former) :])
     return path

@@ -1,6 +1,6 @@
-"""The size limit of a pod that mounts caches, which bounds the processor time that the webhook needs to change the pod.
+"""Size limits of a pod that mounts caches, which bound the CPU time of the webhook.
 
-The webhook compares each volume with all containers and mounts. `reviews.py` bounds the memory.
+The webhook compares each volume with all containers and mounts. `reviews.py` limits the memory.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from typing import Final
 
 from accelkit.cachecontroller.webhook.pods import Object, list_containers
 
-# A pod with a cache for each of ten models is below these limits. The work grows with the product of volumes and
-# mounts, and other requests wait in the meantime.
+# A pod with a cache for each of ten models is within these limits. The CPU time grows with the product of volumes and
+# mounts, and blocks other requests.
 MOST_OF_CACHES: Final = 32
 MOST_PARTS: Final = 2000
 
 
 def describe_excess(pod: Object, of_caches: int) -> str:
-    """Return why a pod is too large for the webhook to change it; empty if it is not.
+    """Return the reason why a pod is too large for the webhook; empty if it is within the limits.
 
     Args:
-        pod: the pod before the change.
-        of_caches: the number of its volumes that are kernel caches.
+        pod: pod before the mutation.
+        of_caches: number of volumes with kernel caches.
     """
     if of_caches > MOST_OF_CACHES:
-        return f"{of_caches} volumes of the pod are of kernel caches, over the limit of {MOST_OF_CACHES}"
+        return f"the pod has {of_caches} volumes with kernel caches, over the limit of {MOST_OF_CACHES}"
     containers = list_containers(pod)
     parts = len(pod["spec"].get("volumes") or []) + len(containers)
     parts += sum(len(each.get(kind) or []) for each in containers for kind in ("volumeMounts", "env"))
     if parts > MOST_PARTS:
         return (
-            f"the pod has {parts} volumes, containers, mounts and variables; one that mounts a kernel cache may have "
-            f"{MOST_PARTS}"
+            f"the pod has {parts} volumes, containers, mounts and variables, over the limit of "
+            f"{MOST_PARTS} for pods with kernel caches"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Parts of a pod that is being created: JSON with known types, before validation by the API server."""
+"""Access to the parts of a pod that is being created, as decoded JSON that the API server has not validated yet."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 from accelkit.gkm.names import HOST_FOLDER
 
 Object = dict[str, Any]
-# All kinds of containers; ephemeral containers are added later, without this webhook.
+# All types of containers. Ephemeral containers are usually added later, without this webhook.
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
-# The root, folder or open files of a process give access to the whole node.
+# The root, working directory and open files of a process give access to the whole node.
 _PROCESS_ROOT: Final = re.compile(r"/proc/(.*/)?(root|cwd|fd|kernel-caches)(/|$)")
 
 
 def list_containers(pod: Object) -> list[Object]:
-    """Return all containers of a pod, regular ones first."""
+    """Return all containers of a pod, regular containers first."""
     return [each for kind in _CONTAINERS for each in pod["spec"].get(kind) or []]
 
 
 def list_mounts(pod: Object, volume: str) -> Iterator[tuple[Object, Object]]:
-    """Yield the containers that mount a volume, with each mount."""
+    """Yield each mount of a volume, with its container."""
     for container in list_containers(pod):
         for mount in container.get("volumeMounts") or []:
             if mount.get("name") == volume:
@@ -30,23 +30,23 @@ def list_mounts(pod: Object, volume: str) -> Iterator[tuple[Object, Object]]:
 
 
 def find_volume(pod: Object, name: str) -> Object | None:
-    """Return the volume of this name."""
+    """Return the volume with this name; None if it does not exist."""
     return next((each for each in pod["spec"].get("volumes") or [] if each.get("name") == name), None)
 
 
 def get_claim(volume: Object) -> str:
-    """Return the claim of a volume; empty if it has none."""
+    """Return the claim name of a volume; empty if the volume has no claim."""
     return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
 
 
 def name_ephemeral_claim(pod: Object, volume: Object) -> str:
-    """Return the claim of a generic ephemeral volume; empty for other volumes and while the pod has no name."""
+    """Return the claim name of a generic ephemeral volume; empty for other volumes and for pods without a name."""
     name = pod["metadata"].get("name")
     return f"{name}-{volume.get('name')}" if name and volume.get("ephemeral") is not None else ""
 
 
 def find_host_folder(pod: Object) -> str:
-    """Return the volume that gives access to the nodes' caches without a claim; empty if there is none."""
+    """Return the name of a hostPath volume that exposes the kernel caches of the node; empty if no volume does."""
     root = str(HOST_FOLDER)
     for volume in pod["spec"].get("volumes") or []:
         path = posixpath.normpath("/" + str((volume.get("hostPath") or {}).get("path") or "").lstrip("/"))
@@ -56,7 +56,7 @@ def find_host_folder(pod: Object) -> str:
 
 
 def find_root(mount: Object) -> str:
-    """Return the path at which a container sees the root of a volume; empty if it does not."""
+    """Return the path of a volume's root in a container; empty if the container does not mount the root."""
     path = posixpath.normpath(str(mount.get("mountPath") or "/"))
     within = str(mount.get("subPath") or "").strip("/")
     if not within:
@@ -65,7 +65,7 @@ def find_root(mount: Object) -> str:
 
 
 def put_first(pod: Object, container: Object) -> None:
-    """Insert an init container before all others, or replace the one with its name."""
+    """Insert an init container before all other init containers, or replace the init container with the same name."""
     present = pod["spec"].setdefault("initContainers", []) or []
     for number, each in enumerate(present):
         if each.get("name") == container["name"]:

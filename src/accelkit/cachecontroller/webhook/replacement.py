@@ -1,4 +1,4 @@
-"""Replacement of a volume's claim with the claim of one digest, and of writable mounts with a private copy."""
+"""Replacement of a cache's claim with the pinned claim of one digest, or with a private copy."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from accelkit.gkm.objects import Cache, CacheStatus, Delivery
 from accelkit.kernelcache.formats.mounts import translate_sub_path
 
 ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
-# Propagation makes a mount visible outside of the container, which a private copy must not be.
+# Mount propagation would make a private copy visible outside the container.
 _PROPAGATION: Final = "mountPropagation"
 
 
 class ReplacementError(AccelkitError):
-    """The pod cannot get the cache as requested; the text contains the reason."""
+    """The pod cannot get the cache as requested; the message contains the reason."""
 
 
 def replace_volume(
     pod: Object, volume: Object, claim: CacheClaim, image: str, build_image_volume: ImageVolume
 ) -> list[str]:
-    """Replace a volume of a cache in place; return warnings.
+    """Replace the volume of a cache in place; return warnings.
 
-    If all mounts are read-only, the volume becomes the claim of one digest. Otherwise that claim is the source of a
-    private copy, which all containers mount instead. A copy is also used if the files contain a path other than the
-    mount path, because frameworks would not find them and would fail if they cannot write their own files.
+    If all mounts are read-only, the volume gets the claim of one digest. Otherwise, the containers mount a private copy
+    of this claim. A copy is also used if the files contain a path that differs from the mount path, because frameworks
+    would not find such files, and would fail to write new files.
 
     Raises:
-        ReplacementError: a different volume already has a needed name.
+        ReplacementError: another volume has the name of the private copy.
     """
     name = str(volume.get("name"))
     copied = name_copy(name)
-    # If the copy exists, the pod was already handled, and another webhook has since added a container.
+    # If the copy exists, the pod has been handled before, and another webhook may have added a container.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:
@@ -62,7 +62,7 @@ def replace_volume(
 
 
 def _translate_folder(mount: Object, status: CacheStatus) -> None:
-    """Translate a mount of a folder in the layout of MCV's extractions to accelkit's layout."""
+    """Convert the subPath of a mount from the folder layout of MCV to accelkit's layout."""
     if not mount.get("subPath"):
         return
     trees = [each.sub_path for each in status.mounts if each.sub_path]
@@ -74,7 +74,7 @@ def _translate_folder(mount: Object, status: CacheStatus) -> None:
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
-    """Set a volume to one digest, read-only; return the folder of the cache's root in it, usually empty."""
+    """Set the source of a volume to one digest, read-only; return the folder of the cache in it, usually empty."""
     if claim.digest and claim.cache.status.delivery == Delivery.IMAGE.value:
         built = build_image_volume(claim.cache, claim.digest)
         if built is not None:
@@ -89,7 +89,7 @@ def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
     """Add the volume of a private copy if it is missing; return warnings.
 
     Raises:
-        ReplacementError: a volume of a different kind has its name.
+        ReplacementError: a volume of another type has the name.
     """
     present = find_volume(pod, name)
     if present is None:
@@ -104,17 +104,17 @@ def _warn_of_places(claim: CacheClaim, places: Places, *, writable: bool) -> lis
     warnings = []
     if places.rewritten and not writable and claim.mount_path:
         warnings.append(
-            f"kernel cache {cache} is prepared for {claim.mount_path}, and is mounted at {places.root}: the pod gets a "
-            f"copy that is rewritten for it; spec.mountPath of the cache spares that"
+            f"kernel cache {cache} is prepared for {claim.mount_path} but mounted at {places.root}: the pod gets a "
+            f"copy with rewritten paths; to avoid the copy, set spec.mountPath of the cache"
         )
     elif places.rewritten and not writable:
         warnings.append(
-            f"the path of kernel cache {cache} is not known yet; if it is not {places.root}, kernels "
-            f"that are named by path will be missed; set spec.mountPath of the cache"
+            f"the mount path of kernel cache {cache} is not known yet; if it is not {places.root}, kernels with "
+            f"the path in their key will be missed; set spec.mountPath of the cache"
         )
     if places.others:
         warnings.append(
-            f"kernel cache {cache} is mounted at {places.root} and at {places.others[0]}: kernels that are named by "
-            f"path will be missed at the second; mount it at one path"
+            f"kernel cache {cache} is mounted at {places.root} and at {places.others[0]}: kernels with the path in "
+            f"their key will be missed at the second path; mount the cache at one path"
         )
     return warnings

@@ -1,8 +1,8 @@
-"""Admission reviews, of which only the fields that the webhook uses are decoded.
+"""Decoder of admission reviews, limited to the fields that the webhook uses.
 
-Any client that reaches the port can send 4 MiB of JSON, and decoded JSON can take thirty times as much memory. So the
-parts of a pod stay undecoded text until they are needed. A part is decoded only if the number of its delimiters, which
-limits the memory that it takes, is below a threshold.
+Any client that can reach the port can send 4 MiB of JSON, and decoded JSON can take thirty times as much memory.
+Therefore, the parts of a pod remain undecoded text until they are needed. They are decoded only if the number of
+delimiters, which bounds the required memory, is within a limit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 API: Final = "admission.k8s.io/v1"
-# Each delimiter begins or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
-# limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text and fewer delimiters.
+# Each delimiter starts or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
+# limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text, and fewer delimiters.
 MOST_DELIMITERS: Final = 200_000
 _DELIMITERS: Final = (b",", b"[", b"{", b":")
 _NOTHING: Final = msgspec.Raw()
-# The fields of the spec that the webhook reads: attribute and name in JSON.
+# Fields of the spec that the webhook reads: attribute, and JSON name.
 _SPEC_PARTS: Final = {
     "volumes": "volumes",
     "init_containers": "initContainers",
@@ -37,7 +37,7 @@ class _Kind(msgspec.Struct):
 
 
 class Request(msgspec.Struct, rename="camel"):
-    """The request of a review; `object` is the undecoded text of the reviewed object."""
+    """Request of a review; `object` is the undecoded text of the reviewed object."""
 
     # Part of the response, so a client could otherwise make it large.
     uid: Annotated[str, msgspec.Meta(max_length=128)]
@@ -92,7 +92,7 @@ _PARTS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
 
 
 def read_review(body: bytes) -> Review:
-    """Decode a review, except for its object.
+    """Decode a review without its object.
 
     Raises:
         MsgspecError: the body is not a valid AdmissionReview.
@@ -101,10 +101,10 @@ def read_review(body: bytes) -> Review:
 
 
 class ReviewedPod:
-    """A pod whose parts are decoded on demand, again for each call, so that a waiting review holds only text.
+    """Pod in a review. Its parts are decoded in each call, so that a waiting review stores only text.
 
     Args:
-        request: the request of the review.
+        request: request of the review.
 
     Raises:
         MsgspecError: the object is not a valid pod.
@@ -118,17 +118,17 @@ class ReviewedPod:
         }
 
     def describe_excess(self) -> str:
-        """Return why decoding the parts would take too much memory; empty if it would not."""
+        """Return the reason why decoding the parts would take too much memory; empty if it would not."""
         count = sum(_count_delimiters(part) for part in self._parts.values())
         if count > MOST_DELIMITERS:
             return (
                 f"the pod has {count} values and keys in its volumes and containers, over the limit of "
-                f"{MOST_DELIMITERS} for a pod that may mount a kernel cache"
+                f"{MOST_DELIMITERS} for pods that may mount kernel caches"
             )
         return ""
 
     def read_volumes(self) -> Object:
-        """Return the pod with its name, accelkit's annotations and its volumes.
+        """Return the pod with only its name, accelkit's annotations and its volumes.
 
         Raises:
             MsgspecError: the object is not a valid pod.
@@ -136,7 +136,7 @@ class ReviewedPod:
         return self._read({"volumes"})
 
     def read(self) -> Object:
-        """Return the pod with its name, accelkit's annotations and all parts of its spec that the webhook uses.
+        """Return the pod with only its name, accelkit's annotations and the parts of its spec that the webhook uses.
 
         Raises:
             MsgspecError: the object is not a valid pod.

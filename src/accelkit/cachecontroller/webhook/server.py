@@ -1,4 +1,4 @@
-"""HTTPS server for the API server's reviews of pods."""
+"""HTTPS server of the pod webhook."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from accelkit.serving.server import BodyLimits, HttpServer, Reply
 from accelkit.serving.tls import Listen
 from accelkit.texts import shorten
 
-# Path to which the installed webhook configuration sends reviews of pods.
+# Path in the webhook configuration that the role installs.
 PATH: Final = "/mutate-pods"
-# The API server's limits on the size of one warning and on the number of warnings.
+# Limits of the API server on the length and the number of warnings.
 _MAX_WARNING: Final = 256
 _MOST_WARNINGS: Final = 12
-# An object has at most 1.5 MiB, and a review contains it twice after a change. Large reviews leave room for small ones.
+# An object has at most 1.5 MiB, and the review of an update contains two objects. Small reviews have reserved memory.
 LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
 _FORBIDDEN: Final = 403
-# Each API server uses one connection. All connections take turns, so a small number limits the wait of a review.
-_CONNECTIONS: Final = 64
-# Errors of the decoder, at any depth.
+# Errors of the JSON decoder.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -37,11 +35,11 @@ class WebhookServer:
     """Server of the pod webhook.
 
     Args:
-        listen: address and certificates; changed files are reloaded.
-        find_caches: returns all known caches; None before they have been read.
-        tools: inputs for the change of pods.
-        look_up: reads the caches in a namespace that belong to claim names from the API server, because the watch may
-            be late.
+        listen: address and certificates; changed certificates are reloaded.
+        find_caches: function that returns all caches from the watch; None before they have been read.
+        tools: inputs of the mutation.
+        look_up: function that reads the caches of given claims in a namespace from the API server, because the watch
+            may be delayed.
 
     Attributes:
         answers: number of responses by result: `changed`, `unchanged`, `refused`, `unready`.
@@ -63,7 +61,7 @@ class WebhookServer:
         self._large = asyncio.Lock()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set.
+        """Serve requests until `stop` is set.
 
         Raises:
             ConfigurationError: the certificates cannot be used.
@@ -71,7 +69,7 @@ class WebhookServer:
         await self._server.run(stop)
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
-        """Answer a request."""
+        """Return the reply to a request."""
         if method != "POST" or path != PATH:
             return Reply(404, b'{"error":"only POST %s exists"}' % PATH.encode())
         try:
@@ -101,7 +99,7 @@ class WebhookServer:
             names = set(done.unknown) - looked_up
             if not names:
                 return done
-            # No decoded data is kept during the lookup. A pod that does not change does not have to be judged again.
+            # Release decoded data during the lookup, but keep the result for an unchanged pod.
             unchanged = None if done.patch else done
             del done
             found = await self._look_up(request.namespace, names)
@@ -111,11 +109,11 @@ class WebhookServer:
             read |= {each.key: each for each in found}
 
     async def _judge(self, pod: ReviewedPod, request: Request, read: Mapping[str, Cache]) -> Mutation | None:
-        """Return the result for a pod; None before the caches have been read."""
+        """Return the result of the mutation of a pod; None before the caches have been read."""
         if len(request.object) <= LIMITS.small_bytes:
             return self._judge_now(pod, request.namespace, read)
         async with self._large:
-            # Large pods are handled one after another, and before each of them, waiting small pods are handled.
+            # Large pods are handled sequentially, and waiting small pods are handled before each large pod.
             await asyncio.sleep(0)
             return self._judge_now(pod, request.namespace, read)
 

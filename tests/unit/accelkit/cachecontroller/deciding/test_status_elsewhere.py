@@ -43,7 +43,7 @@ def test_the_verdict_on_cards_counts_nodes_and_decides_nothing(seen):
     report(seen, "n1", now=FITS)
     status = assemble(seen)
     assert holds(status, "Compatible") == ("True", "PartlyCompatible")
-    assert "n0 cannot" in next(each.message for each in status.conditions if each.type == "Compatible")
+    assert "incompatible: n0" in next(each.message for each in status.conditions if each.type == "Compatible")
     # No node has its files, so none is counted for that.
     assert (status.counts.node_cnt, status.counts.node_error_cnt) == (0, 0)
     views = view_nodes(cache(), DIGEST, seen.list_reports(cache()), seen.nodes)

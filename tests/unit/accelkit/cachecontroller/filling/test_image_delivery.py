@@ -158,7 +158,7 @@ def test_nodes_whose_runtime_ignores_folders_of_images_are_named(cluster):
     cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({78}), **observed)
     plan = one_pass(cluster, image_cache())
     assert ready_of(plan).reason == "ImageVolumesUnsupported"
-    assert "the container runtime of n2 ignores" in ready_of(plan).message
+    assert "the container runtime of n2 does not support subPath" in ready_of(plan).message
     # Its node may get another runtime.
     assert plan.wake_after <= 10
     cluster.pods[1] = ClaimPod(name="q", node="n2", exit_codes=frozenset({137}), **observed)

@@ -115,7 +115,7 @@ async def test_one_writer_keeps_all_claims_of_the_cache_from_its_namespace(world
     assert (status, reason) == ("False", "WritablePod")
     assert "team/early" in message
     assert claim in message
-    assert "delete them" in message
+    assert "Recreate these pods" in message
     assert 0 < plan.wake_after <= 15
     world.stored = []
     world.now += 15

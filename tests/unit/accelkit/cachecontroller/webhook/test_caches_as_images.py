@@ -31,7 +31,7 @@ def unready(reason, message):
 
 
 WAITING = {
-    "made a moment ago": (unresolved(delivery=""), "its image is not resolved so far"),
+    "made a moment ago": (unresolved(delivery=""), "the image is not resolved yet"),
     "resolved by nobody so far": (
         unresolved(state(ConditionType.VERIFIED, "RegistryUnavailable", "no answer", holds=None)),
         "RegistryUnavailable: no answer",
@@ -58,7 +58,7 @@ WAITING = {
 def test_a_pod_that_would_wait_for_ever_is_refused_with_the_reason(pod, cache, why):
     done = change(pod, cache, tools=TOOLS)
     assert f"({why})" in done.refusal
-    assert "create the pod again once it is ready, or take delivery node or namespace" in done.refusal
+    assert "create the pod again when the cache is ready, or use delivery node or namespace" in done.refusal
     assert done.patch == ()
 
 

@@ -115,7 +115,7 @@ def test_a_pinned_claim_is_kept_and_never_written_to(claim):
 def test_a_digest_that_the_cache_does_not_have_is_reported():
     done = change(make_pod(mount(readOnly=True), claim="kernels-0123456789ab"), make_cache())
     assert [each["path"] for each in done.patch] == ["/metadata/annotations"]
-    assert "no digest that kernel cache kernels has" in done.warnings[0]
+    assert "no current digest of kernel cache kernels" in done.warnings[0]
 
 
 @pytest.mark.parametrize("key", [CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION])
@@ -192,7 +192,7 @@ def test_what_nobody_vouches_for_any_more_takes_no_more_pods():
 def test_the_nodes_folder_is_not_mounted_past_the_claims(path, refused):
     pod = make_pod(mount(readOnly=True))
     pod["spec"]["volumes"].append({"name": "host", "hostPath": {"path": path}})
-    assert ("volume host leads to the nodes' kernel caches" in change(pod, make_cache()).refusal) is refused
+    assert ("volume host exposes the kernel caches of the node" in change(pod, make_cache()).refusal) is refused
 
 
 EPHEMERAL = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
@@ -215,7 +215,7 @@ def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(pod, volume, refuse
     made = make_pod(mount(volume=volume), volume={"name": volume, "ephemeral": EPHEMERAL})
     made["metadata"] = {"name": pod} if pod else {"generateName": "kernels-"}
     done = change(made, make_cache(), make_cache("early-bird"))
-    assert (f"ephemeral volume {volume} has the name of one of a kernel cache" in done.refusal) is refused
+    assert (f"ephemeral volume {volume} has the name of a kernel cache claim" in done.refusal) is refused
     assert done.patch == ()
 
 

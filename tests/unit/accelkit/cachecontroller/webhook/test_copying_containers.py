@@ -90,7 +90,7 @@ def test_a_pod_that_may_not_have_so_much_of_the_disk_is_reported(limits, cache_b
     else:
         pod = make_pod(mount(), main=first, beside=beside)
     done = change(pod, make_cache(cache_bytes=cache_bytes))
-    assert ["will evict it" in each for each in done.warnings] == [True] * warned
+    assert ["will evict the pod" in each for each in done.warnings] == [True] * warned
 
 
 def test_root_may_change_owners_in_the_copy_and_nowhere_else():

@@ -41,8 +41,8 @@ def count_steps(pod, *caches):
 def test_a_pod_with_many_volumes_of_caches_is_refused_before_it_is_changed():
     few, steps = count_steps(make_many(MOST_OF_CACHES + 1), make_cache())
     many, more = count_steps(make_many(100 * MOST_OF_CACHES), make_cache())
-    assert few.refusal == "33 volumes of the pod are of kernel caches, over the limit of 32"
-    assert many.refusal.startswith("3200 volumes of the pod are of kernel caches")
+    assert few.refusal == "the pod has 33 volumes with kernel caches, over the limit of 32"
+    assert many.refusal.startswith("the pod has 3200 volumes with kernel caches")
     # A hundred times the volumes are no more than a hundred times the work.
     assert more < 110 * steps
 
@@ -60,7 +60,7 @@ def test_a_pod_with_many_volumes_of_caches_is_refused_before_it_is_changed():
 def test_a_pod_with_many_other_parts_is_refused_where_it_mounts_a_cache(fields, claim):
     pod = make_pod(mount(), claim=claim, annotations={} if claim else {CACHE_MOUNT_ANNOTATION: CLAIM}, **fields)
     done = mutate(pod, NAMESPACE, [make_cache()], Tools(IMAGE))
-    assert done.refusal.endswith("one that mounts a kernel cache may have 2000")
+    assert done.refusal.endswith("over the limit of 2000 for pods with kernel caches")
     assert not done.patch
     # One that does not is none of our business.
     other = make_pod(mount(), claim="data", **fields)

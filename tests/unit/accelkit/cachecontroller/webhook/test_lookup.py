@@ -93,4 +93,4 @@ async def test_a_cache_that_is_not_readable_is_left_out(caplog):
 
     found = await CacheLookup(Odd(f"{OWN}good")).find(NAMESPACE, ["good", "odd"])
     assert [each.key for each in found] == [f"{NAMESPACE}/good"]
-    assert "cache not readable" in caplog.text
+    assert "cache unreadable" in caplog.text

@@ -38,7 +38,7 @@ def moved(path):
         ([mount("/a"), mount("/b")], moved("/a"), "is mounted at /a and at /b"),
         ([mount("/a"), mount("/cache", readOnly=True)], [[]], "is mounted at /cache and at /a"),
         ([mount("/cache", readOnly=True)], [], ""),
-        ([mount("/a", readOnly=True)], moved("/a"), "gets a copy that is rewritten"),
+        ([mount("/a", readOnly=True)], moved("/a"), "gets a copy with rewritten paths"),
         ([mount("/a", readOnly=True), mount("/cache", readOnly=True)], [], "is mounted at /cache and at /a"),
         ([], [], ""),
     ],

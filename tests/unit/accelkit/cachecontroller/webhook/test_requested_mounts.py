@@ -132,11 +132,14 @@ def test_nodes_where_it_is_ready_are_preferred_unless_the_pod_says_which():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("missing", "names kernel cache 'missing', which namespace 'models' does not have; it has kernels"),
-        ("kernels=other", "names container 'other'; the pod has main"),
-        ("kernels=main:relative", "write NAME"),
-        ("kernels=main:/a/../b", "write NAME"),
-        ("../kernels", "write NAME"),
+        (
+            "missing",
+            "names kernel cache 'missing', which does not exist in namespace 'models'; existing caches: kernels",
+        ),
+        ("kernels=other", "names the unknown container 'other'; use one of: main"),
+        ("kernels=main:relative", "use NAME"),
+        ("kernels=main:/a/../b", "use NAME"),
+        ("../kernels", "use NAME"),
         (" ".join(f"kernels=main:/{number}" for number in range(17)), "over the limit of 16"),
     ],
 )
@@ -155,7 +158,7 @@ def test_only_an_unknown_cache_may_be_known_a_moment_later_and_a_taken_path_neve
 
 def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
     cache = make_cache(mount_path="", resolved_digest="", pvc_status={NAMESPACE: PvcStatus()})
-    assert "write kernels=main:/PATH" in change(asking("kernels"), cache).refusal
+    assert "request kernels=main:/PATH" in change(asking("kernels"), cache).refusal
     after = changed(asking("kernels=main:/here"), cache)
     assert after["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/here"
     assert copies(after)[0]["args"][6:] == ["--mount-path", "/here"]
@@ -211,6 +214,6 @@ def test_a_variable_that_is_another_one_in_each_pod_is_told(name, field, each):
         make_cache(recorded_environment=recorded),
     )
     told = bool(each) and name in {"VLLM_HOST_IP", "VLLM_SECRET"}
-    assert [f"sets {name} to {field}, another one for each {each};" in warning for warning in done.warnings] == [
+    assert [f"sets {name} to {field}, which differs for each {each};" in warning for warning in done.warnings] == [
         True
     ] * told

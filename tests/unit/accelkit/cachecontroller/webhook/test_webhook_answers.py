@@ -74,7 +74,7 @@ async def test_a_refusal_says_why(server):
     answer = await ask(server, review(make_pod(annotations={CACHE_MOUNT_ANNOTATION: "kernels=nobody"})))
     assert answer["allowed"] is False
     assert answer["status"]["code"] == 403
-    assert "the pod has main" in answer["status"]["message"]
+    assert "use one of: main" in answer["status"]["message"]
     assert server.answers == {"refused": 1}
 
 
@@ -113,7 +113,7 @@ async def test_an_unknown_claim_is_looked_up_once(server, known):
 async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
     pod = make_pod(mount(), claim="data", annotations={CACHE_MOUNT_ANNOTATION: "nothing"})
     answer = await ask(server, review(pod))
-    assert "does not have; it has kernels" in answer["status"]["message"]
+    assert "existing caches: kernels" in answer["status"]["message"]
     assert len(known["looked_up"]) == 1
     known["stored"] = [make_cache("late"), make_cache("later")]
     pod = make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "late,later=main:/there"})
