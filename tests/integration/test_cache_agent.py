@@ -149,7 +149,7 @@ async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effectiv
         await bed.until_true((scans / "copies.json").exists)
     await bed.poke()
     found = await bed.until("Effective", made.digest, status="False", reason="Misses")
-    assert f"1 of 1 pods created 1 files: {bed.namespace}/hits (1); kernels of Triton" in found["message"]
+    assert f"1 of 1 pods created 1 files: {bed.namespace}/hits (1); Triton kernels" in found["message"]
     assert (await bed.entry(made.digest))["pods"] == [
         {"podNamespace": bed.namespace, "podName": "hits", "missedFiles": 1}
     ]

@@ -60,7 +60,7 @@ async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(be
     bed.start()
     await bed.cache(f"{host}/team/add:v1", made.digest)
     found = await bed.until("Extracted", made.digest, status="False", reason="ExtractionFailed")
-    assert "(failure 1; it is tried again)" in found["message"]
+    assert "(failure 1, retry scheduled)" in found["message"]
     assert not bed.folders()
     assert not bed.link().is_symlink()
     lies[0] = False
@@ -95,7 +95,7 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
         if caches == 60:
             listed = {len(each["pods"]) for by_digest in stored["caches"].values() for each in by_digest.values()}
             told = {each["message"].rpartition("; ")[2] for each in ready}
-            assert told == {f"{pods - max(listed)} of its pods are not listed"}
+            assert told == {f"pods that are not listed: {pods - max(listed)}"}
         path = f"{build_collection_path(names.API, 'gkmcachenodes', bed.namespace)}/{bed.node}"
         # With the names of our fields, as it is stored: not near the bound.
         assert len(await bed.api.get(path)) < 1_300_000

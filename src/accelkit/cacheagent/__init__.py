@@ -1,1 +1,1 @@
-"""The cache agent: it prepares verified kernel caches on its node and publishes reports about them."""
+"""Cache agent, which extracts verified kernel caches on its node and publishes reports about them."""

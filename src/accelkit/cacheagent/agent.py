@@ -1,4 +1,4 @@
-"""Main loop of `accelkit cache-agent`: it watches, plans, works and reports."""
+"""Main loop of `accelkit cache-agent`: watches, plans, work and reports."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-# Changes within this time are covered by one plan. After a long plan, the agent pauses for as long as the plan took.
+# One plan covers all changes within this time. After a long plan, the agent pauses for the duration of the plan.
 _GATHER_SECONDS: Final = 0.02
 _MOST_REST_SECONDS: Final = 0.5
-# The disk and the scan results change without an event.
+# Longest interval between plans, because changes of the disk and of scan results cause no event.
 _POLL_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
 _STALLED_SECONDS: Final = 300.0
@@ -55,19 +55,18 @@ class AgentOptions:
     """Options of `accelkit cache-agent`.
 
     Attributes:
-        node: the name of the agent's node.
-        folder: the folder of the store.
-        registries: connection settings of registries, with the agent's own credentials.
-        kubeconfig: the kubeconfig for `load_connection`.
-        namespace: the namespace of the pull secrets of ClusterGKMCaches; empty if there are none.
-        max_bytes: the limit on the total size of all caches; None for no limit except the disk.
-        min_free_bytes: the disk space that stays free.
-        min_free_percent: the percentage of the disk that stays free, if that is more.
-        recheck_seconds: the interval after which caches without write protection are verified again.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
-        metrics_port: the port for metrics and probes; 0 if there is none.
-        scan_folder: folder in which `accelkit cache-scan` reports the files that pods created; None if there is no
-            scan.
+        node: name of the agent's node.
+        folder: folder of the store.
+        registries: connection settings for registries, with the agent's own credentials.
+        kubeconfig: path of the kubeconfig; None for the service account of the pod or the environment.
+        namespace: namespace of the pull secrets of ClusterGKMCaches; empty for no pull secrets.
+        max_bytes: maximum total size of all caches; None for no limit except the disk.
+        min_free_bytes: disk space that must stay free.
+        min_free_percent: percentage of the disk that must stay free; the larger of both amounts applies.
+        recheck_seconds: interval between verifications of caches without write protection.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
+        metrics_port: port for metrics and probes; 0 to disable it.
+        scan_folder: folder with the results of `accelkit cache-scan`; None if no scan runs.
     """
 
     node: str
@@ -86,17 +85,17 @@ class AgentOptions:
 
 @dataclass
 class _Memory:
-    """State of the agent besides the watched objects and the store."""
+    """State of the agent in addition to the watched objects and the store."""
 
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_version: int = -1
     refreshed_at: float = 0.0
-    # None before the first plan.
+    # Start of the last plan; None before the first plan.
     planned_at: float | None = None
 
 
 async def run(options: AgentOptions) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Run the cache agent until SIGTERM or SIGINT.
 
     Raises:
         ConfigurationError: no cluster is configured, or the folder, the trusted root or the port cannot be used.
@@ -110,20 +109,20 @@ async def run(options: AgentOptions) -> None:
         logins = read_logins(api, options.registries.credentials, options.namespace)
         async with Preparation(store.root, options.registries, logins) as preparation:
             agent = CacheAgent(api, options, store, preparation, metrics)
-            # The port opens before the store, because opening the store takes time after a reboot or after an agent was
-            # killed.
+            # Open the port before the store, because opening the store may take long after a reboot or after the agent
+            # was killed.
             async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
                 await store.open()
                 try:
                     await run_until(stop, agent.list_loops())
                 finally:
                     await agent.end_work()
-    log.info("cache agent ended")
+    log.info("stopped the cache agent")
 
 
 def _end(stop: asyncio.Event, number: signal.Signals) -> None:
-    # The exit code is 0 and does not identify the sender, which may be a kubelet after a failed probe.
-    log.info("cache agent is shutting down after %s", number.name)
+    # Log the signal, because the exit code is always 0. After failed probes, the kubelet sends the signal.
+    log.info("shutting down: signal=%s", number.name)
     stop.set()
 
 
@@ -131,11 +130,11 @@ class CacheAgent:
     """Cache agent of one node.
 
     Args:
-        api: an open client.
-        options: the options of the command.
-        store: an open store.
-        preparation: an open preparation.
-        metrics: the metrics of the agent.
+        api: open client.
+        options: options of the command.
+        store: store, which `run` opens before the loops.
+        preparation: open preparation.
+        metrics: metrics of the agent.
     """
 
     def __init__(
@@ -154,16 +153,16 @@ class CacheAgent:
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return the coroutines that must run."""
+        """Return the coroutines to run concurrently."""
         return [*self._watches.list_loops(), self._writer.run(), self._content_checks.run(), self._run()]
 
     def is_healthy(self) -> bool:
-        """Return whether the agent still makes plans."""
+        """Return whether the agent has made a plan recently."""
         planned_at = self._memory.planned_at
         return planned_at is None or time.monotonic() - planned_at < _STALLED_SECONDS
 
     async def end_work(self) -> None:
-        """Cancel current work; its partial results are invisible."""
+        """Cancel all current work; pods cannot read its partial results."""
         await self._workers.end()
 
     async def _run(self) -> None:
@@ -185,7 +184,7 @@ class CacheAgent:
                 disk = replace(self._store.measure_disk(), min_free_percent=self._options.min_free_percent)
                 due = await self._run_pass(self._watches.node, disk, now)
             except OSError as exc:
-                self._disk_errors.report(str(exc), f"the folder of kernel caches cannot be used: {exc}")
+                self._disk_errors.report(str(exc), f"cannot use the folder of kernel caches: {exc}")
                 continue
             self._disk_errors.clear()
             rest = max(_GATHER_SECONDS, min(_MOST_REST_SECONDS, time.monotonic() - now))
@@ -196,21 +195,21 @@ class CacheAgent:
         world = self._observe(node, disk, now)
         plan = make_plan(world)
         self._memory.moving_since = plan.moving_since
-        # Record the uses before the agent deletes folders or moves links, so that they survive a restart.
+        # Record the uses before deleting folders or moving links, so that the records survive a restart.
         written = self._store.remember_uses(plan.uses)
-        # Links come first because pods wait for them, and deleting large folders takes time.
+        # Move links first, because pods wait for them, and deleting large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
         if written:
-            # With many namespaces, there are many entries.
+            # The number of entries grows with the number of namespaces.
             await run_to_completion(partial(self._store.entries.bring, plan.entries))
         for folder in plan.collect:
             await self._collect(folder)
-            # Many deletions may take a long time, during which the agent is still healthy.
+            # Deletions may take long, but the agent is healthy.
             self._memory.planned_at = time.monotonic()
         for work in plan.work:
             self._workers.begin(work)
         if moved:
-            # Report the state after the moves.
+            # The report must contain the moved links.
             world = self._observe(node, disk, now)
         self._report(world, plan)
         return plan.next_at
@@ -228,11 +227,11 @@ class CacheAgent:
         self._workers.discard(desired_caches)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
-            # Any of these pods may have been given any of the folders.
+            # Any of these pods may use any folder.
             everything = {"": frozenset(store.stored)}
             store.ledger.uses = {pod.uid: dict(everything) for pod in pods}
             store.ledger.lost = False
-            log.warning("the record of uses by pods is lost; nothing is collected until the current pods have ended")
+            log.warning("lost the record of uses: no folder is deleted until all current pods have ended")
         return World(
             now=now,
             today=time.time(),
@@ -272,7 +271,7 @@ class CacheAgent:
         try:
             collected = await self._store.collect(folder)
         except OSError as exc:
-            # Continue with the other folders.
+            # The other folders are still deleted.
             self._disk_errors.report(f"{folder} {exc}", f"cannot delete {folder}: {exc}")
             return
         if collected:

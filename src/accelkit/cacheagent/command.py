@@ -22,7 +22,7 @@ _LOG = "accelkit-cache-agent"
 
 @click.command("cache-agent", short_help="Prepare verified kernel caches on this node.")
 @click.version_option(__version__, prog_name="accelkit cache-agent")
-@click.option("--node", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
+@click.option("--node", envvar="NODE_NAME", required=True, help="Name of this node in the cluster.")
 @kubeconfig_option
 @click.option(
     "--namespace", envvar="POD_NAMESPACE", default="", help="Namespace of the pull secrets of ClusterGKMCaches."
@@ -33,13 +33,13 @@ _LOG = "accelkit-cache-agent"
     type=click.Path(path_type=Path),
     default=str(HOST_FOLDER),
     show_default=True,
-    help="Folder of the caches; its path must be the same as on the host.",
+    help="Folder of the caches, mounted at the same path as on the host.",
 )
 @click.option(
     "--max-gib",
     envvar="ACCELKIT_CACHE_MAX_GIB",
     type=click.FloatRange(min=0, min_open=True),
-    help="Largest size of all caches together in GiB; default: no limit except the disk.",
+    help="Maximum total size of all caches in GiB. Default: no limit except the disk.",
 )
 @click.option(
     "--min-free-gib",
@@ -47,7 +47,7 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=0),
     default=0,
     show_default=True,
-    help="Disk space in GiB that must stay free.",
+    help="Disk space that must stay free, in GiB.",
 )
 @click.option(
     "--min-free-percent",
@@ -55,14 +55,14 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=0, max=100),
     default=15,
     show_default=True,
-    help="Percentage of the disk that must stay free, if it is more; kubelets evict pods at 10, delete images at 15.",
+    help="Percentage of the disk that must stay free, if larger; kubelets delete images at 15 and evict pods at 10.",
 )
 @trusted_root_option
 @click.option(
     "--scan-folder",
     envvar="ACCELKIT_SCAN_FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder in which `accelkit cache-scan` reports files that pods created; without it, misses are not counted.",
+    help="Folder with the results of `accelkit cache-scan`, which are required to count cache misses.",
 )
 @click.option(
     "--look-again-seconds",
@@ -71,14 +71,14 @@ _LOG = "accelkit-cache-agent"
     type=click.FloatRange(min=1),
     default=RECHECK_SECONDS,
     show_default=True,
-    help="Interval after which caches without write protection are verified again.",
+    help="Interval between verifications of caches without write protection.",
 )
 @click.option(
     "--metrics-port",
     envvar="ACCELKIT_METRICS_PORT",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Port of /metrics and /healthz; 0 for none.",
+    help="Port for /metrics and /healthz; 0 to disable it.",
 )
 @log_folder_option
 @log_format_option
@@ -93,7 +93,7 @@ def cache_agent(
     log_format: str,
     **options: Any,
 ) -> None:
-    """Extract the verified caches of the cluster that fit this node's cards, and report the state of each."""
+    """Extract the verified caches that fit this node's cards, and report the state of each cache."""
     set_up_service_log(_LOG, log_dir, LogFormat(log_format))
     registries = read_settings(options)
     asyncio.run(

@@ -1,4 +1,4 @@
-"""The cluster's signer policies, selected for each cache's image."""
+"""Index of the cluster's signer policies by image."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class PolicyIndex:
-    """Signer policies, parsed once after each change.
+    """Signer policies of the cluster, parsed once after each change.
 
     Args:
         root: folder of the store.
-        trusted_root: JSON of Sigstore's trusted root; None for the one that ships with the release.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -30,16 +30,20 @@ class PolicyIndex:
         self._root = root
         self._trusted_root = trusted_root
         self._set: PolicySet = parse_policies((), trusted_root)
-        # Keyed by image and namespace, because many caches share them.
+        # By image and namespace, because many caches share the same policies.
         self._narrowed: dict[tuple[str, str], SignerPolicies] = {}
 
     def take(self, policies: Mapping[str, object]) -> None:
-        """Replace the policies of the cluster, given by name and spec."""
+        """Replace the policies of the cluster.
+
+        Args:
+            policies: specs by name.
+        """
         self._set = parse_policies(policies.items(), self._trusted_root)
         self._narrowed.clear()
 
     def narrow(self, desired: DesiredCache) -> SignerPolicies:
-        """Return the policies that cover the image of a cache, which must have one."""
+        """Return the policies that cover the image of a cache; the cache must have an image."""
         assert desired.image is not None  # noqa: S101 - callers have checked it
         at = desired.image.name, desired.namespace
         if at not in self._narrowed:
@@ -47,7 +51,7 @@ class PolicyIndex:
         return self._narrowed[at]
 
     def find_image_policies(self, desired_caches: Iterable[DesiredCache]) -> dict[str, ImagePolicies]:
-        """Return the policies of each cache that has a digest."""
+        """Return the policies for each cache with a digest, by key."""
         return {
             desired.key: self._find_image_policies(desired) for desired in desired_caches if desired.image is not None
         }

@@ -1,4 +1,4 @@
-"""Work on one cache: reading its labels, verifying and extracting it, and classifying failures."""
+"""Preparation of a cache: reading labels, verification, extraction, and classification of failures."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, R
 from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
 
-# How long to wait while another process extracts the same image, before the work is retried.
+# Longest wait while another process extracts the same image. After a timeout, the work is retried.
 _LOCK_SECONDS = 60.0
 
 
 class Preparation:
-    """Client of registries that prepares caches; use it as an asynchronous context manager.
+    """Preparation of caches with one registry client; use it as an asynchronous context manager.
 
     Args:
         root: folder of the store.
-        settings: settings of the registries.
-        read_logins: returns the credentials from a cache's pull secrets.
+        settings: connection settings for registries.
+        read_logins: function that returns the credentials for a cache.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Preparation:
         await self._client.__aexit__()
 
     async def read_image_facts(self, desired: DesiredCache) -> ImageFacts:
-        """Read only the manifest and the configuration of an image, by digest.
+        """Return the facts in the manifest and the configuration of an image, without fetching its layers.
 
         Raises:
             AccelkitError: the image cannot be read, or is not a cache image.
@@ -66,13 +66,13 @@ class Preparation:
     async def extract(
         self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
     ) -> ExtractionResult:
-        """Verify an image by its digest and extract it; if already extracted, only verify it as required.
+        """Verify and extract an image by its digest; if it is already extracted, verify it only if necessary.
 
         Args:
-            desired: the desired state.
-            policies: the policies that cover it.
-            node: the node's cards; an image that fits none of them is not fetched.
-            room_bytes: the largest size of the extraction.
+            desired: desired state of the cache.
+            policies: policies that cover the image.
+            node: cards and CPU of the node; an image that fits no card is not fetched.
+            room_bytes: maximum size of the extraction.
 
         Raises:
             AccelkitError: the image is refused, or could not be fetched.
@@ -84,7 +84,7 @@ class Preparation:
     async def _choose_client(self, stack: AsyncExitStack, desired: DesiredCache) -> RegistryClient:
         if not desired.secrets:
             return self._client
-        # A connection with the credentials of one cache must not serve another cache.
+        # Another cache must not use the connections with these credentials.
         settings = replace(self._settings, credentials=await self._read_logins(desired))
         return await stack.enter_async_context(RegistryClient(settings))
 
@@ -114,13 +114,13 @@ def build_request(
 
 
 def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: float) -> Attempt:
-    """Return the attempt after a failure: a rejection, or an error that may be temporary.
+    """Return the record of a failed attempt, after a rejection or a possibly temporary error.
 
     Args:
-        error: the raised error.
-        former: the last attempt; it does not count if its inputs were different.
-        about: the inputs of the work.
-        now: seconds of the agent's clock.
+        error: raised error.
+        former: previous attempt; ignored if its inputs were different.
+        about: inputs of the work.
+        now: seconds on the agent's clock.
     """
     failures = 1 + (former.failures if former is not None and former.about == about else 0)
     reason, refused = _classify(error)

@@ -1,7 +1,7 @@
-"""Server of the agent's port in a separate thread with its own event loop.
+"""Server for probes and metrics in a separate thread with its own event loop.
 
-A kubelet waits one second for a response, and restarts the container after a few failed probes. While the agent plans,
-extracts and reports hundreds of caches, its main loop may not respond in time, although the agent is healthy.
+The kubelet waits one second for a response, and restarts the container after a few failed probes. While the agent
+plans, extracts and reports hundreds of caches, its main loop may block for longer than one second.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _END_SECONDS: Final = 10.0
 
 
 class ProbePort:
-    """A port that responds while the rest of the process is busy; use it as an asynchronous context manager.
+    """Server that responds while the main loop is busy; use it as an asynchronous context manager.
 
     Args:
-        open_port: creates the server, in the thread that runs it; None for no port.
+        open_port: function that creates the server, called in the thread of the server; None to disable the server.
 
     Raises:
-        ConfigurationError: the port is in use when the context is entered.
+        ConfigurationError: the port is in use, raised on entering the context.
     """
 
     def __init__(self, open_port: Callable[[], HeadServer] | None) -> None:
@@ -54,8 +54,8 @@ class ProbePort:
             asyncio.run(self._serve())
         except Exception as exc:
             if self._started.done():
-                # Probes now get no response, so the kubelet restarts the agent.
-                log.exception("the port of metrics and probes failed because of a defect")
+                # Without a response to its probes, the kubelet restarts the agent.
+                log.exception("server for metrics and probes failed because of a defect")
             else:
                 self._started.set_exception(exc)
 
@@ -67,6 +67,6 @@ class ProbePort:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    # The loop may have ended already.
+    # The loop may have been closed.
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

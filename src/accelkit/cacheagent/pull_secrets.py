@@ -1,4 +1,4 @@
-"""The agent's credentials for registries: those from a cache's pull secrets first, then its own."""
+"""Registry credentials for a cache: credentials from its pull secrets first, then the agent's own credentials."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from accelkit.kube.client import ApiClient
 def read_logins(
     api: ApiClient, own: RegistryCredentials, namespace: str
 ) -> Callable[[DesiredCache], Awaitable[RegistryCredentials]]:
-    """Return the function that reads the credentials for a cache.
+    """Return a function that reads the credentials for a cache.
 
     Args:
-        api: an open client.
-        own: the agent's credentials, for registries that the secrets do not contain.
+        api: open client.
+        own: credentials of the agent, for registries without a pull secret.
         namespace: namespace of the secrets of ClusterGKMCaches.
     """
 

@@ -1,4 +1,4 @@
-"""Watches of the agent: caches, signer policies, its own node, the pods on it, and its own reports."""
+"""Watches of the agent: caches, signer policies, its own node, the pods on this node, and its own reports."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 class Watches:
-    """Latest state of the watched collections.
+    """Watches, and the latest state of the watched objects.
 
     Args:
-        api: an open client.
-        node: this node's name.
-        on_change: called after each change.
+        api: open client.
+        node: name of this node.
+        on_change: callback after each change.
     """
 
     def __init__(self, api: ApiClient, node: str, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._errors = OnceReporter(log)
         self.desired_caches: dict[str, DesiredCache] = {}
-        # Existing caches with an invalid status: the files that pods already have from them do not change.
+        # Keys of caches with an invalid status. The agent does not change the files of these caches.
         self.unreadable: set[str] = set()
         self.pods: dict[str, MountingPod] = {}
         self.policies: dict[str, object] = {}
-        # Incremented with each change of the policies.
+        # Incremented by each change of a policy.
         self.policies_version = 0
         self.node: OwnNode | None = None
-        # By namespace; the empty namespace is for ClusterGKMCaches.
+        # By namespace; the report about ClusterGKMCaches has the empty namespace.
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
@@ -110,11 +110,11 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all collections have been read, so that an object that is not found is known to be missing."""
+        """Whether all collections have been read, so that an object without a record does not exist."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines that must run."""
+        """Return the coroutines to run concurrently."""
         return [each.run() for each in self._reflectors]
 
     def _replacer(
@@ -141,13 +141,13 @@ class Watches:
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
         self._discard_cache(cache.key)
-        # Without a delivery in the status, the controller has not chosen one yet.
+        # Ignore a cache until the controller has written the chosen delivery into its status.
         if kind != _DELETED and cache.status.delivery:
             try:
                 self.desired_caches[cache.key] = read_desired_cache(cache)
             except CacheError as exc:
                 self.unreadable.add(cache.key)
-                self._errors.report(f"{cache.key} {exc}", f"cache {cache.key} is not changed: {exc}")
+                self._errors.report(f"{cache.key} {exc}", f"cannot update cache {cache.key}: {exc}")
         self._on_change()
 
     def _note_unreadable(self, kind: str, text: bytes) -> None:
@@ -183,7 +183,7 @@ class Watches:
         self._on_change()
 
     def _break_policy(self, kind: str, text: bytes) -> None:
-        # An unreadable policy may cover any image.
+        # A policy that cannot be read may cover any image, so keep its name.
         try:
             name = _identified.decode(text).metadata.name
         except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Concurrent work on several caches, and the results of failed work."""
+"""Concurrent work on several caches, and records of failures."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MAX_IMAGE_FACTS: Final = 5000
 
 
 class Workers:
-    """Current work, at most one task per cache.
+    """Runner of work, with at most one task per cache.
 
     Args:
-        store: an open store.
-        preparation: an open preparation.
-        image_policies: the cluster's policies.
-        metrics: the metrics of the agent.
-        node: returns the node's cards and CPU.
-        on_end: called when work has ended, with or without success.
+        store: open store.
+        preparation: open preparation.
+        image_policies: signer policies of the cluster.
+        metrics: metrics of the agent.
+        node: function that returns the cards and the CPU of the node.
+        on_end: callback after the end of each task, successful or not.
     """
 
     def __init__(
@@ -52,24 +52,24 @@ class Workers:
         self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
         self._node, self._on_end = node, on_end
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Expected size in bytes of current work, by key.
+        # Expected sizes in bytes of the caches that are being fetched, by key.
         self.promised: dict[str, int] = {}
         # Facts about images, by digest.
         self.image_facts: dict[str, ImageFacts] = {}
-        # Last failures, by key.
+        # Last failed attempts, by key.
         self.attempts: dict[str, Attempt] = {}
-        # By key, when a cache may be fetched again; includes deleted caches, because they may be created again.
+        # Pauses between fetches, by key. Pauses of deleted caches are kept, because the caches may be created again.
         self.pauses: dict[str, Pause] = {}
-        # Folders, with the namespace and the image for which the registry gave access to them.
+        # Folder, namespace and image, if the registry has granted access since the start of the agent.
         self._accessed: set[tuple[str, str, str]] = set()
 
     @property
     def slots(self) -> int:
-        """Number of work items that may still start."""
+        """Number of free slots for work."""
         return _SLOTS - len(self._tasks)
 
     def discard(self, desired_caches: Mapping[str, DesiredCache]) -> None:
-        """Forget the state of deleted caches."""
+        """Drop the state of deleted caches."""
         now = time.monotonic()
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
@@ -79,7 +79,7 @@ class Workers:
             self.image_facts = {digest: each for digest, each in self.image_facts.items() if digest in named}
 
     async def end(self) -> None:
-        """Cancel current work; its partial results are invisible."""
+        """Cancel all current work; pods cannot read its partial results."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -106,12 +106,12 @@ class Workers:
         except AccelkitError as exc:
             self._fail(work, exc)
         except OSError as exc:
-            failed = AccelkitError(f"the disk failed: {exc}")
+            failed = AccelkitError(f"cannot access the disk: {exc}")
             failed.__cause__ = exc
             self._fail(work, failed)
         except Exception as exc:
-            # An error with one cache must not stop the agent.
-            log.exception("work on cache %s failed because of a defect", desired.key)
+            # An error in one cache must not stop the agent.
+            log.exception("work failed because of a defect: cache=%s", desired.key)
             self._fail(work, AccelkitError(f"{type(exc).__name__}; see the log of the agent"))
         finally:
             self._tasks.pop(desired.key, None)
@@ -122,7 +122,7 @@ class Workers:
         key = work.progress.desired.key
         former = self.attempts.get(key)
         if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
-            # With another path or digest, the failure back-off starts over, so the pause must grow instead.
+            # A new path or digest resets the back-off after failures, so extend the pause instead.
             self._pause(key)
         attempt = note_failure(error, former, work.about, time.monotonic())
         self.attempts[key] = attempt
@@ -134,8 +134,7 @@ class Workers:
         policies = self._policy_index.narrow(desired)
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
         if self._is_first_access(desired, policies_of_image.policies):
-            # Otherwise, kept signatures would be enough to get another tenant's files, to which this cache may have no
-            # access.
+            # Check the access to the registry. Otherwise, stored signatures would suffice to get another tenant's files.
             await self._preparation.read_image_facts(desired)
             self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)
@@ -145,7 +144,7 @@ class Workers:
             self._metrics.extractions.inc()
 
     def _is_first_access(self, desired: DesiredCache, policies: str) -> bool:
-        """Return whether files exist that were never fetched or verified for this namespace and image."""
+        """Return whether the folder exists but was never fetched or verified for this namespace and image."""
         stored = self._store.stored.get(desired.folder)
         exists = stored is not None or self._store.find_place(desired.folder).folder.exists()
         known = (desired.folder, desired.namespace, str(desired.image)) in self._accessed

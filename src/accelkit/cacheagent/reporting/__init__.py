@@ -1,1 +1,1 @@
-"""Reports about the caches of the node, and their publication in the cluster."""
+"""Reports about the caches of the node, and their publication."""

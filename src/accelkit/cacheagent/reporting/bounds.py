@@ -1,7 +1,7 @@
-"""Size limit of reports: recorded variables are dropped first, then pods and long messages, and caches last.
+"""Size limit of reports: variables are dropped first, then pods, then long messages, and caches last.
 
-The API server rejects objects larger than 1.5 MiB, and it also stores the name of each field that the agent owns. So a
-report of half that size always fits.
+The API server rejects objects larger than 1.5 MiB, and also stores the names of all fields that the agent owns.
+Therefore, only reports up to half of this size are safe.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
 from accelkit.texts import shorten
 
 MAX_BYTES: Final = 700_000
-# More than the pods that a node usually runs.
+# More pods than a node usually runs.
 _MAX_PODS: Final = 250
-# One pod is enough for the controller to detect that a digest is in use.
+# The controller needs one pod to detect that a digest is in use.
 _LEAST_PODS: Final = 1
 # Size of the timestamps that are added when the report is written.
 _TIMES_BYTES: Final = 64
-# Size of a non-empty list of pods, excluding the pods themselves.
+# Size of a non-empty list of pods without its items.
 _LIST_BYTES: Final = 12
 _MESSAGES: Final = (200, 40, 0)
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """A report within the size limit.
+    """Report within the size limit.
 
     Attributes:
-        status: the report.
-        left_out: the number of dropped caches.
+        status: content of the report.
+        left_out: number of dropped caches.
     """
 
     status: NodeStatus
@@ -42,11 +42,11 @@ class Bounded:
 
 
 def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
-    """Return as much of a report as the API server can store.
+    """Return a report reduced to the size limit.
 
-    Variables are dropped first, because the next report can contain them. Then pods are dropped, equally for each
-    cache, and a message states their number. Then messages are shortened. Finally, caches are dropped, the last ones by
-    name first. The counts always include everything.
+    Variables are dropped first, because a later report can contain them. Then pods are dropped, equally for each cache,
+    and a message states their number. Then messages are shortened. Finally, caches are dropped, in reverse order of
+    their names. The counts always include all caches and pods.
     """
     longest = max((len(entry.pods) for entry in _list_entries(status)), default=0)
     if longest <= _MAX_PODS and measure(status) <= most_bytes:
@@ -60,7 +60,7 @@ def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
 
 
 def measure(status: NodeStatus) -> int:
-    """Return the size of a report in bytes, including the timestamps that are added later."""
+    """Return the size of a report in bytes, including timestamps, which are added later."""
     times = sum(1 + len(entry.conditions) for entry in _list_entries(status))
     return len(msgspec.json.encode(status)) + _TIMES_BYTES * times
 
@@ -71,7 +71,7 @@ def _list_entries(status: NodeStatus) -> Iterator[NodeCacheStatus]:
 
 
 def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
-    """Return how many pods fit into each entry."""
+    """Return the maximum number of pods per entry."""
     lists = [_measure_pods(entry.pods) for entry in _list_entries(status)]
     rest = most_bytes - measure(_leave_out_pods(status, 0))
     longest = max((len(each) for each in lists), default=1) - 1
@@ -86,7 +86,7 @@ def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
 
 
 def _measure_pods(pods: list[CachePod]) -> list[int]:
-    """Return the cumulative sizes of the pods: for no pods, for the first pod, for the first two, and so on."""
+    """Return the cumulative sizes of the pods: of no pods, of the first pod, of the first two pods, and so on."""
     sizes = [0]
     for pod in pods[:_MAX_PODS]:
         sizes.append((sizes[-1] or _LIST_BYTES) + len(msgspec.json.encode(pod)) + 1)
@@ -101,7 +101,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
         # Entries of former digests have a single condition.
         kinds = {each.type for each in entry.conditions}
         type_ = ConditionType.READY if ConditionType.READY in kinds else ConditionType.OUTDATED
-        text = f"{left_out} of its pods are not listed"
+        text = f"pods that are not listed: {left_out}"
         conditions = [_append(each, text) if each.type == type_ else each for each in entry.conditions]
         return msgspec.structs.replace(entry, pods=entry.pods[:most], conditions=conditions)
 
@@ -109,7 +109,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
 
 
 def _leave_out_variables(status: NodeStatus, most_bytes: int) -> NodeStatus:
-    """Drop the variables of as many caches as necessary; later reports contain them once the status has the others."""
+    """Drop the variables of as many caches as necessary; later reports contain them."""
     over = measure(status) - most_bytes
 
     def cut(entry: NodeCacheStatus) -> NodeCacheStatus:
@@ -153,7 +153,7 @@ def _leave_out_caches(status: NodeStatus, most_bytes: int) -> Bounded:
     rest = most_bytes - measure(msgspec.structs.replace(status, caches={}))
     caches: dict[str, dict[str, NodeCacheStatus]] = {}
     for name, by_digest in sorted(status.caches.items()):
-        # The size includes the name of the field, which occurs only once.
+        # The measured size includes the name of the field `caches`, which the report contains only once.
         rest -= measure(NodeStatus(caches={name: by_digest})) - empty
         if rest < 0:
             break

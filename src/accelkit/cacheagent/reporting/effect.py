@@ -1,4 +1,4 @@
-"""Effect of caches: whether workloads find their kernels, which files they created themselves, and why."""
+"""Effect of caches: whether workloads find their kernels, and which files they create instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_PODS: Final = 5
 
 
 class MissKind(StrEnum):
-    """Kind of a file that a workload created, by its folder."""
+    """Kind of a file that a workload created, according to its folder."""
 
     TRITON = "triton"
     VLLM = "vllm"
@@ -28,12 +28,12 @@ class MissKind(StrEnum):
 
 @dataclass(frozen=True)
 class MissedFiles:
-    """Files that a pod created in its private copies after they were filled.
+    """Files that a pod created in its private copies after the copies were filled.
 
     Attributes:
         files: number of files.
         kinds: number of files by kind.
-        new_folders: folders that it created in vLLM's cache; each corresponds to a key that is not in the cache.
+        new_folders: number of folders that the pod created in vLLM's cache, one for each missing key.
         bounded: whether the scan reached its limit.
     """
 
@@ -44,11 +44,11 @@ class MissedFiles:
 
     @property
     def known(self) -> bool:
-        """Whether the result is meaningful: a scan that hit its limit without finding any does not prove hits."""
+        """Whether the result is conclusive: an incomplete scan without new files does not prove cache hits."""
         return bool(self.files) or not self.bounded
 
     def add(self, other: MissedFiles) -> MissedFiles:
-        """Return the sum of the files in two copies of one pod."""
+        """Return the sum of the results of two copies of one pod."""
         kinds = {kind: self.kinds.get(kind, 0) + other.kinds.get(kind, 0) for kind in MissKind}
         return MissedFiles(
             self.files + other.files,
@@ -61,12 +61,12 @@ class MissedFiles:
 def assign_missed(
     found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
-    """Return the files that pods created, by cache key and pod UID; pods that were not counted are omitted.
+    """Return the files that pods created, by cache key and pod UID; pods without results are omitted.
 
     Args:
-        found: files by the UID of the pod and the volume of the copy.
-        desired_caches: desired states, by key.
-        usage: pods of each cache.
+        found: files by pod UID and volume name of the copy.
+        desired_caches: desired states of caches, by key.
+        usage: pods by cache key.
     """
     missed: dict[str, dict[str, MissedFiles]] = {}
     for key, own in usage.items():
@@ -85,12 +85,12 @@ def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
 
 
 def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
-    """Return the variables whose values in pods differ from those at capture; None if the recorded values are unknown.
+    """Return the variables of pods that differ from the values at capture; None if the values at capture are unknown.
 
     Args:
         pods: pods that created a folder in vLLM's cache.
-        desired: the cache.
-        recorded: variables under which it was captured.
+        desired: desired state of the cache.
+        recorded: variables at the capture of the cache.
     """
     own = [
         variables
@@ -105,23 +105,23 @@ def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded:
 def describe_effect(
     measured: Sequence[tuple[str, MissedFiles]], unscanned: int = 0, differing: Sequence[str] | None = None
 ) -> Condition:
-    """Return the condition Effective of a digest, from the files that pods with a private copy created.
+    """Return the condition Effective of a digest, based on the files that pods created in private copies.
 
     Args:
-        measured: name and files of each pod whose copy was scanned.
-        unscanned: number of pods whose copies were not scanned.
-        differing: variables that pods with misses set to different values; None if that is unknown.
+        measured: name and files of each pod with a scanned copy.
+        unscanned: number of pods without a scanned copy.
+        differing: variables that differ in pods with misses; None if they are unknown.
     """
     kind = ConditionType.EFFECTIVE
     measured = [(name, each) for name, each in measured if each.known]
     if not measured:
         text = "no pod has a private copy that was scanned"
         if unscanned:
-            text = f"{unscanned} pods have private copies that were not scanned; see the log of the node's cache-scan"
+            text = f"pods with private copies that were not scanned: {unscanned}; see the log of cache-scan on the node"
         return state(kind, Reason.NOT_MEASURED, text, holds=None)
     missing = [(name, each) for name, each in measured if each.files]
     if not missing:
-        return state(kind, Reason.HITS, f"{len(measured)} pods have created no files so far", holds=True)
+        return state(kind, Reason.HITS, f"pods that have created no files: {len(measured)}", holds=True)
     total = reduce(MissedFiles.add, (each for _, each in missing), MissedFiles())
     names = ", ".join(f"{name} ({each.files})" for name, each in sorted(missing)[:_NAMED_PODS])
     at_least = "at least " if total.bounded else ""
@@ -131,18 +131,18 @@ def describe_effect(
 
 def _explain(missed: MissedFiles, differing: Sequence[str] | None) -> str:
     if missed.new_folders:
-        return f"{missed.new_folders} new folders in vLLM's cache: its key differs, {_explain_key(differing)}"
+        return f"{missed.new_folders} new folders in vLLM's cache: the key differs, {_explain_key(differing)}"
     if missed.kinds.get(MissKind.VLLM):
-        return "files in existing folders of vLLM's cache: shapes or subgraphs that it lacks"
+        return "new files in existing folders of vLLM's cache: missing shapes or subgraphs"
     if missed.kinds.get(MissKind.TRITON):
-        return "kernels of Triton: another version of Triton or of its compiler, another card, or missing kernels"
-    return "the files are in folders that no supported framework uses"
+        return "Triton kernels: different version of Triton or its compiler, different card, or missing kernels"
+    return "files in folders that no supported framework uses"
 
 
 def _explain_key(differing: Sequence[str] | None) -> str:
-    others = "the model's path, an address of the pod, or another version of vLLM or of the driver"
+    others = "the path of the model, an address of the pod, or the version of vLLM or of the driver"
     if differing:
-        return f"likely because pods set {list_some(differing)} to other values than at capture"
-    # Values from ConfigMaps, Secrets and the pod's image are unknown.
+        return f"probably because pods set {list_some(differing)} to different values than at capture"
+    # Values from ConfigMaps, Secrets and the image of the pod are unknown.
     variable = "a VLLM_* variable" if differing is None else "a VLLM_* variable without a literal value in the pod"
     return f"possibly because of {variable}, {others}"

@@ -1,4 +1,4 @@
-"""Content of a node's reports about its caches: conditions with reasons, pods and sizes; no I/O."""
+"""Content of the node's reports about its caches: conditions, pods and sizes; no I/O."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NAMED_PODS: Final = 5
 def build_reports(
     world: World, plan: Plan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
-    """Return the node's reports by namespace, without timestamps; ClusterGKMCaches have the empty namespace.
+    """Return the reports of the node by namespace, without timestamps; ClusterGKMCaches have the empty namespace.
 
     Args:
-        world: the values from which the plan was made.
-        plan: the current plan.
-        missed: files that pods created, by cache key and pod UID; pods that were not counted are omitted.
+        world: observed values on which the plan is based.
+        plan: current plan.
+        missed: files that pods created, by cache key and pod UID; pods without results are omitted.
         node_name: name of the node.
         root: path of the store on the node.
     """
@@ -57,10 +57,10 @@ def _describe_former(
     entries = {}
     for folder, pods in usage.pods.items():
         digest = f"sha256:{folder.removeprefix('sha256-')[:64]}"
-        # The same digest can have another folder for another mount path.
+        # The current digest can have a second folder for another mount path.
         if digest == desired.digest:
             continue
-        text = f"{len(pods)} pods of the node may use this digest still: {_name(pods)}"
+        text = f"pods that may still use this digest ({len(pods)}): {_name(pods)}"
         stored = world.stored.get(folder)
         entries[digest] = NodeCacheStatus(
             volume_size=stored.size_bytes if stored is not None else 0,
@@ -80,7 +80,7 @@ def _describe(
 ) -> NodeCacheStatus:
     desired, usage = progress.desired, plan.usage.get(progress.desired.key, Usage())
     current = usage.pods.get(desired.folder, ())
-    # A digest has a folder for each mount path, and pods with a pinned claim may use any of them.
+    # A digest has a folder per mount path, and pods with a pinned claim may use any of these folders.
     former = len({pod.uid for folder, pods in usage.pods.items() if folder != desired.folder for pod in pods})
     stored = world.find_stored(desired)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
@@ -104,13 +104,13 @@ def _describe(
                 find_differing(otherwise, desired, recorded),
             ),
         ],
-        # All nodes read the same values, so a report omits them when the status of the cache contains them.
+        # The values are the same on all nodes, so a report omits them when the status of the cache contains them.
         recorded_environment={} if desired.has_variables else bound_texts(recorded),
     )
 
 
 def _describe_elsewhere(world: World, progress: Progress) -> NodeCacheStatus:
-    """Return the entry of a cache with a different delivery."""
+    """Return the entry of a cache with another delivery than `node`."""
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(compatible_gpus=fit, incompatible_gpus=misfit, conditions=[_judge_cards(world, progress)])
 
@@ -130,7 +130,7 @@ def _judge_cards(world: World, progress: Progress) -> Condition:
     if verdicts is None and progress.attempt is not None:
         return state(kind, progress.attempt.reason, _describe_attempt(world, progress.attempt), holds=None)
     if verdicts is None:
-        return state(kind, Reason.PENDING, "its labels have not been read", holds=None)
+        return state(kind, Reason.PENDING, "the labels of the image have not been read yet", holds=None)
     text = _explain(verdicts) or world.node.problem
     if verdicts.fit is Fit.ALL:
         return state(kind, Reason.COMPATIBLE, "", holds=True)
@@ -147,7 +147,7 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return why cards cannot load it, or why that is unknown; omit why frameworks may not find its kernels."""
+    """Return the reasons why cards cannot load a cache, or why the verdict is unknown; omit other reasons."""
     text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)
@@ -173,7 +173,7 @@ def _describe_extracted(world: World, plan: Plan, progress: Progress) -> Conditi
     if progress.attempt is not None and key not in world.busy:
         return state(kind, progress.attempt.reason, _describe_attempt(world, progress.attempt), holds=False)
     changed = world.changed.get(progress.desired.folder, "") if stored is None else ""
-    text = "its signatures are being verified" if stored is not None else "its files are being fetched"
+    text = "the signatures are being verified" if stored is not None else "the files are being fetched"
     return state(kind, Reason.CONTENT_CHANGED if changed else Reason.EXTRACTING, changed or text, holds=False)
 
 
@@ -183,8 +183,8 @@ def _describe_changed(world: World, desired: DesiredCache) -> list[Condition]:
 
 
 def _describe_attempt(world: World, attempt: Attempt) -> str:
-    # Omit the remaining seconds, which would make each report different.
-    again = "; it is tried again" if attempt.retry_at > world.now else ""
+    # Omit the remaining seconds, which would change each report.
+    again = ", retry scheduled" if attempt.retry_at > world.now else ""
     return f"{attempt.message} (failure {attempt.failures}{again})"
 
 
@@ -193,52 +193,52 @@ def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
     linked = world.links.get(desired.link)
     late = next((move.late for move in plan.moves if move.key == key and move.late), ())
     if progress.step is Step.SERVE and linked == desired.folder:
-        text = f"the link was moved while these pods were starting: {', '.join(late)}" if late else ""
+        text = f"pods that were starting when the digest changed: {', '.join(late)}" if late else ""
         return state(kind, Reason.READY, text, holds=True)
     if progress.refusal is not None:
-        kept = "; pods get the former digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
+        kept = "; pods still get the former digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
         return state(kind, progress.refusal.reason, progress.refusal.message + kept, holds=False)
     if (waits := plan.waiting.get(key)) is not None:
-        text = f"pods get the former digest until these have started: {', '.join(waits[:_NAMED_PODS])}"
+        text = f"pods still get the former digest, until these pods have started: {', '.join(waits[:_NAMED_PODS])}"
         return state(kind, Reason.PENDING, text, holds=False)
     if linked == desired.folder:
-        # Files that pods already get stay available while they cannot be verified again.
+        # Files that pods already use remain available while they cannot be verified again.
         return state(kind, Reason.READY, _explain_unconfirmed(world, progress), holds=True)
     hindrance = _find_hindrance(world, plan, progress)
     return state(kind, hindrance.reason, hindrance.message, holds=False)
 
 
 def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
-    """Return why pods do not get a cache that is not refused."""
+    """Return the reason why pods do not get a cache, although it is not refused."""
     if progress.step is Step.NOTHING:
         return _find_undecided(world, progress)
     extracted = _describe_extracted(world, plan, progress)
     if extracted.status == "True":
-        return Refusal(Reason.PENDING, "its link is being moved")
+        return Refusal(Reason.PENDING, "the link to the files is being moved")
     return Refusal(extracted.reason, extracted.message)
 
 
 def _explain_unconfirmed(world: World, progress: Progress) -> str:
-    """Return why it is not known whether the files that pods get satisfy the current policies."""
+    """Return the reason why it is unknown whether the files satisfy the current policies."""
     if progress.step is Step.NOTHING:
         why = _find_undecided(world, progress).message
     elif progress.attempt is not None:
         why = f"{progress.attempt.reason}: {_describe_attempt(world, progress.attempt)}"
     else:
-        why = "it is being verified again"
-    return f"it was verified before; {why}"
+        why = "the signatures are being verified again"
+    return f"the cache was verified earlier; {why}"
 
 
 def _find_undecided(world: World, progress: Progress) -> Refusal:
-    """Return which decision is missing."""
+    """Return the reason why no decision about the cache is possible yet."""
     undecided = world.image_policies[progress.desired.key].undecided
-    return undecided or Refusal(Reason.PENDING, "the controller has no current verdict on it")
+    return undecided or Refusal(Reason.PENDING, "the controller has no current verdict on the cache")
 
 
 def _describe_outdated(count: int) -> Condition:
     if not count:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "", holds=False)
-    text = f"{count} pods of the node may use a former digest"
+    text = f"pods that may use a former digest: {count}"
     return state(ConditionType.OUTDATED, Reason.OUTDATED, text, holds=True)
 
 

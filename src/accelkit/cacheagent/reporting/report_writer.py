@@ -1,4 +1,4 @@
-"""Writer of the node's reports: a GKMCacheNode in each namespace, and the ClusterGKMCacheNode."""
+"""Writer of the node's reports: a GKMCacheNode per namespace, and the ClusterGKMCacheNode."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Changes within this time are covered by one request. The size of a report and the cost of a write grow with the number
-# of caches in its namespace, so the writer is idle most of the time.
+# One request covers all changes within this time. The cost of a write grows with the number of caches in the namespace,
+# so the writer pauses for a multiple of the time that it needed.
 _GATHER_SECONDS: Final = 0.05
 _LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
@@ -51,13 +51,13 @@ class _Failing:
 
 
 class ReportWriter:
-    """Writer that brings the node's reports to their desired content.
+    """Writer that updates the node's reports to their desired content.
 
     Args:
-        api: an open client.
-        node: this node's name.
-        known: the reports on the API server, by namespace; updated by the watches, and here after each response.
-        on_failure: called when a report cannot be written.
+        api: open client.
+        node: name of this node.
+        known: reports on the API server by namespace, updated by the watches and by the responses to writes.
+        on_failure: callback after a failed write.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class ReportWriter:
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
     def offer(self, desired: Mapping[str, NodeStatus], node_uid: str) -> None:
-        """Set the desired reports by namespace; reports of other namespaces are deleted."""
+        """Set the desired reports by namespace; the reports in other namespaces are deleted."""
         self._desired, self._node_uid = desired, node_uid
         self._wake.set()
 
     async def run(self) -> None:
-        """Write reports until cancelled; retry after failures."""
-        # By namespace: a namespace that is being deleted accepts no report, and must not delay other namespaces.
+        """Write reports until cancelled, with retries after failures."""
+        # By namespace, because a failure in one namespace, for example during its deletion, must not delay others.
         failing: dict[str, _Failing] = {}
         took = 0.0
         while True:
@@ -105,9 +105,7 @@ class ReportWriter:
             await self._write(namespace)
         except ApiError as exc:
             self._on_failure()
-            self._errors.report(
-                f"{namespace} {exc}", f"the report {_describe_place(namespace)} cannot be written: {exc}"
-            )
+            self._errors.report(f"{namespace} {exc}", f"cannot write the report {_describe_place(namespace)}: {exc}")
             return False
         return True
 
@@ -123,7 +121,7 @@ class ReportWriter:
         bounded = bound_report(desired)
         if bounded.left_out:
             self._bounds.report(
-                namespace, f"{bounded.left_out} caches {_describe_place(namespace)} do not fit into a report"
+                namespace, f"omitted {bounded.left_out} caches {_describe_place(namespace)}: the report is too large"
             )
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if known is None:
@@ -144,7 +142,7 @@ class ReportWriter:
         if len(self._node) <= _LONGEST_LABEL:
             metadata["labels"] = {HOSTNAME_LABEL: self._node}
         if self._node_uid:
-            # Kubernetes deletes the report with the node, because no agent could do so then.
+            # Kubernetes deletes the report with the node, when no agent is running.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
             metadata["ownerReferences"] = [owner]
         if namespace:

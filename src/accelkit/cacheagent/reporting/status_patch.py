@@ -1,4 +1,4 @@
-"""Patch of a node's report: the difference from the report on the API server, with timestamps; no I/O."""
+"""Patch of a report: the differences from the report on the API server, with timestamps; no I/O."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def build_status_patch(known: NodeStatus | None, desired: NodeStatus, now: str) 
     """Return a merge patch of the status; None if nothing changed.
 
     Args:
-        known: the report on the API server; None if there is none.
-        desired: the desired report without timestamps.
-        now: the current time, RFC 3339.
+        known: report on the API server; None if it does not exist.
+        desired: desired report without timestamps.
+        now: current time in RFC 3339 format.
     """
     before = known or NodeStatus()
     caches = {

@@ -1,1 +1,1 @@
-"""Scan of the private copies of pods, in a separate container, for files that the pods created."""
+"""Scan of private copies for files that pods created, which runs in a separate container."""

@@ -20,21 +20,21 @@ from accelkit.logs import ErrorReporter, Facts, set_up_service_log
 
 log = logging.getLogger(__name__)
 
-# Workloads come first: the scan has a low priority, and uses at most this share of a CPU.
+# The scan has a low priority and uses at most this share of a CPU, so that it does not slow down workloads.
 _NICENESS: Final = 10
 _SHARE_OF_TIME: Final = 0.1
 _LONGEST_PAUSE: Final = 4 * SCAN_SECONDS
-_RIGHTS: Final = "the scan must run as root with CAP_DAC_READ_SEARCH, and on SELinux with a type that may read them"
+_RIGHTS: Final = "run the scan as root with CAP_DAC_READ_SEARCH, and with an SELinux type that may read the folders"
 
 
-@click.command("cache-scan", short_help="Count the kernels that workloads had to compile themselves.")
+@click.command("cache-scan", short_help="Count the kernels that workloads had to compile.")
 @click.version_option(__version__, prog_name="accelkit cache-scan")
 @click.option(
     "--folder",
     required=True,
     envvar="ACCELKIT_SCAN_FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder shared with the cache agent.",
+    help="Folder that is shared with the cache agent.",
 )
 @click.option(
     "--pods-folder",
@@ -42,17 +42,19 @@ _RIGHTS: Final = "the scan must run as root with CAP_DAC_READ_SEARCH, and on SEL
     type=click.Path(path_type=Path),
     default=PODS_FOLDER,
     show_default=True,
-    help="Folder in which the kubelet keeps the volumes of pods.",
+    help="Folder of the kubelet that contains the volumes of pods.",
 )
 def cache_scan(folder: Path, pods_folder: Path) -> None:
-    """Scan the private copies of caches repeatedly, and report to the cache agent the files that their pods created.
+    """Scan the private copies of caches repeatedly, and report the files that pods created to the cache agent.
 
-    The scan runs in a container beside the agent because it must read the folders of pods. It has neither a token nor
-    access to the network.
+    The scan runs in a separate container next to the agent, because it must read the folders of pods. The container has
+    no API token and no network access.
     """
     set_up_service_log("accelkit-cache-scan", None)
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder", next_step="name the folder that the cache agent shares")
+        raise ConfigurationError(
+            f"{folder} is not a folder", next_step="set the folder that is shared with the cache agent"
+        )
     os.nice(_NICENESS)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,10 +66,10 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
             scan = scan_copies(pods_folder)
             write_document(folder, scan.reports, scan.left_out)
         except OSError as exc:
-            errors.report(str(exc), f"cannot scan private copies: {exc}; the cache agent gets no counts")
+            errors.report(str(exc), f"cannot scan private copies: {exc}; cache misses are not counted")
         else:
             if scan.closed:
-                errors.report(scan.error, f"{scan.closed} folders of pods cannot be read: {scan.error}; {_RIGHTS}")
+                errors.report(scan.error, f"cannot read {scan.closed} folders of pods: {scan.error}; {_RIGHTS}")
             else:
                 errors.clear()
             scan_log.log_changes(scan)
@@ -76,7 +78,7 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
 
 
 class _ScanLog:
-    """Logs the numbers of copies when they change, so that "no misses" differs from "no copies" in the log."""
+    """Logger of the number of scanned copies, which distinguishes "no misses" from "no copies"."""
 
     def __init__(self) -> None:
         self._logged: tuple[int, int, int] | None = None
@@ -84,5 +86,5 @@ class _ScanLog:
     def log_changes(self, scan: Scan) -> None:
         now = len(scan.reports), scan.unfilled, scan.left_out
         if now != self._logged:
-            log.info(Facts("private copies", counted=now[0], without_marker=now[1], left_out=now[2]))
+            log.info(Facts("private copies scanned", counted=now[0], without_marker=now[1], left_out=now[2]))
         self._logged = now

@@ -1,4 +1,4 @@
-"""The scan results for the agent: a file that is replaced atomically, and read as untrusted input."""
+"""File with the scan results, which is replaced atomically and read as untrusted input."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 
 
 class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that a pod created in one private copy after it was filled.
+    """Files that a pod created in one private copy after the copy was filled.
 
     Attributes:
         pod: UID of the pod.
-        volume: name of the copy's volume.
-        new_folders: folders in vLLM's cache in which all files are new.
+        volume: volume name of the copy.
+        new_folders: number of folders in vLLM's cache that contain only new files.
         bounded: whether the scan reached its limit.
     """
 
@@ -44,7 +44,7 @@ class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bounded: bool = False
 
     def convert(self) -> MissedFiles:
-        """Return the report as the agent's type."""
+        """Return the counts in the type that the agent uses."""
         kinds = {MissKind.TRITON: self.triton, MissKind.VLLM: self.vllm, MissKind.OTHER: self.other}
         return MissedFiles(
             self.triton + self.vllm + self.other,
@@ -67,13 +67,13 @@ _decoder = msgspec.json.Decoder(_Document)
 def write_document(
     folder: Path, copies: Iterable[CopyReport], left_out: int, *, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Write the scan results into the shared folder.
+    """Write the scan results to the shared folder.
 
     Args:
-        folder: the folder shared with the agent.
+        folder: folder that is shared with the agent.
         copies: at most `MAX_COPIES` reports.
         left_out: number of copies that were not scanned.
-        clock: seconds since the machine started, which is the same in all containers.
+        clock: function that returns the seconds since the start of the machine, equal in all containers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -84,11 +84,11 @@ def write_document(
 
 
 def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
-    """Return the files that pods created, by UID and volume; empty if the results are old, truncated or invalid.
+    """Return the files that pods created, by pod UID and volume; empty if the results are old, truncated or invalid.
 
     Args:
-        folder: the folder shared with the scan.
-        clock: the same clock as in the scan.
+        folder: folder that is shared with the scan.
+        clock: same clock as in the scan.
     """
     try:
         content = _read_file(folder / _FILE)
@@ -105,7 +105,7 @@ def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) ->
 def _read_file(path: Path) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # Ignore folders and pipes.
+        # Accept only regular files.
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return b""
         with os.fdopen(os.dup(file), "rb") as opened:

@@ -1,8 +1,7 @@
-"""Walk over the private copies of pods that counts files created by the pods; the folders contain untrusted files.
+"""Walk through the private copies of pods, which contain untrusted files, to count the files that pods created.
 
-Each folder is opened relative to its parent and never by a path, so that no symbolic link is followed, even if a pod
-creates it during the walk. No file is opened. Names, depths and numbers are limited, and no name from a pod is passed
-on.
+Each folder is opened relative to its parent, not by path, so that no symbolic link is followed, even if a pod creates
+it during the walk. No file is opened. Names, depths and numbers are limited, and the results contain no names of files.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ from accelkit.kernelcache.extraction.private_copy import MARKER
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
 _VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Names of volumes that the API server allows, and UIDs as the API server and kubelets write them.
+# Volume names that the API server accepts, and UIDs in the formats of the API server and the kubelet.
 _COPY: Final = re.compile(re.escape(VOLUME_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
 _UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{23,27}", re.ASCII)
 _MAX_COPIES_PER_POD: Final = 32
 _MAX_DEPTH: Final = 40
 _MAX_ENTRIES: Final = 250_000
 _MAX_ALL_ENTRIES: Final = 1_000_000
-# Each copy gets at least this many entries, regardless of the size of other copies.
+# Minimum number of entries that are scanned in each copy, regardless of the size of other copies.
 _LEAST_ENTRIES: Final = 1000
 _MAX_KEYS: Final = 1000
-# Names of Triton's folders: a digest in base 32, or in base 64 for newer releases.
+# Folder names of Triton: a digest in base32, or in base64 since newer releases.
 _TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
 _VLLM: Final = "torch_compile_cache"
 _AOT: Final = "torch_aot_compile"
-# Files that appear and disappear even if all kernels are found.
+# Temporary files that frameworks create even if they find all kernels.
 _PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
 
 
-# Pods may end during the walk, and the kubelet does not create entries of other types.
+# Ignored errors: pods may end during the walk, and entries of other types do not belong to the kubelet.
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
 
 
 @dataclass
 class Scan:
-    """Results from the copies of a node.
+    """Results of a scan of all copies on a node.
 
     Attributes:
-        reports: a report for each filled copy.
-        left_out: number of copies beyond the limit, which were not scanned.
-        unfilled: number of copies without a marker: they are being filled, or their pod deleted it.
+        reports: reports of the filled copies.
+        left_out: number of copies over the limit, which were not scanned.
+        unfilled: number of copies without a marker, which are being filled, or whose pod deleted the marker.
         closed: number of folders that cannot be read.
-        error: why the first of those folders cannot be read; contains no names from pods.
+        error: first error of a folder that cannot be read, without names of files.
     """
 
     reports: list[CopyReport] = field(default_factory=list)
@@ -65,7 +64,7 @@ class Scan:
     error: str = ""
 
     def note_closed(self, error: OSError) -> None:
-        """Count a folder that cannot be read, unless it does not exist."""
+        """Count a folder that exists but cannot be read."""
         if error.errno not in _ABSENT:
             self.closed += 1
             self.error = self.error or os.strerror(error.errno or 0)
@@ -87,13 +86,13 @@ class _Budget:
 
 @dataclass
 class _Count:
-    """Counts of one copy; the time of its marker separates files of the image from files of the workload."""
+    """Counts of one copy; files of the workload are newer than the marker."""
 
     marker: os.stat_result
     triton: int = 0
     vllm: int = 0
     other: int = 0
-    # Folders in vLLM's cache, and whether the workload created all of their files.
+    # Folders in vLLM's cache, and whether the workload created all files in the folder.
     keys: dict[str, bool] = field(default_factory=dict)
     bounded: bool = False
 
@@ -112,10 +111,10 @@ class _Count:
 
 
 def scan_copies(pods_folder: Path = PODS_FOLDER) -> Scan:
-    """Return the results from each filled copy.
+    """Return the scan results of all private copies.
 
     Args:
-        pods_folder: folder of the kubelet.
+        pods_folder: folder of the kubelet that contains the volumes of pods.
 
     Raises:
         OSError: the kubelet's folder cannot be read.
@@ -142,7 +141,7 @@ def _list_names(folder: int) -> list[str]:
 
 
 def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
-    """Return the pods and volumes of the copies to scan."""
+    """Return the pod UIDs and volume names of the copies to scan."""
     copies: list[tuple[str, str]] = []
     for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
         with _descend(pods, (uid, *_VOLUMES), scan) as volumes:
@@ -156,7 +155,7 @@ def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
 
 @contextmanager
 def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
-    """Open nested folders without following links; yield None if one is missing or is not a folder."""
+    """Open nested folders without following links; yield None if a folder is missing or has another type."""
     opened: list[int] = []
     try:
         for part in parts:
@@ -213,7 +212,7 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
             try:
                 found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
             except OSError:
-                # The entry was deleted in the meantime.
+                # The entry was deleted during the walk.
                 continue
             if stat.S_ISDIR(found.st_mode):
                 if len(parts) >= _MAX_DEPTH or found.st_dev != count.marker.st_dev:
@@ -223,20 +222,20 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
                 with _descend(folder, (entry.name,), scan) as below:
                     if below is not None:
                         _walk(below, (*parts, entry.name), budget, count, scan)
-                # The workload may have created files in folders that could not be read.
+                # The workload may have created files in a folder that cannot be read.
                 count.bounded |= scan.closed > before
             elif stat.S_ISREG(found.st_mode) and not _PASSING.fullmatch(entry.name) and entry.name != MARKER:
                 count.add(parts, made=_is_made_after(found, count.marker))
 
 
 def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
-    # The creator of a cache may have stored times in the future, and `chown -R` in a pod changes the ctime of all
-    # files. So both times must be newer.
+    # Both times must be newer, because the files of a cache may have an mtime in the future, and `chown -R` in a pod
+    # changes the ctime of all files.
     return found.st_mtime_ns > marker.st_mtime_ns and found.st_ctime_ns >= marker.st_ctime_ns
 
 
 def _find_key(parts: tuple[str, ...]) -> str:
-    """Return the folder in vLLM's cache that is named after its key; empty if there is none."""
+    """Return the folder in vLLM's cache that has a key as its name; empty if the path contains no such folder."""
     if _VLLM not in parts:
         return ""
     below = parts[parts.index(_VLLM) + 1 :]

@@ -27,17 +27,17 @@ UNSEEN = MissedFiles(bounded=True)
         ([], "Unknown", "NotMeasured", "no pod has a private copy"),
         # None found among what was looked at is not the same as none made.
         ([UNSEEN], "Unknown", "NotMeasured", "no pod has"),
-        ([MissedFiles()], "True", "Hits", "1 pods have created no files"),
-        ([MissedFiles(), UNSEEN], "True", "Hits", "1 pods have created no files"),
-        ([TRITON], "False", "Misses", "kernels of Triton"),
+        ([MissedFiles()], "True", "Hits", "pods that have created no files: 1"),
+        ([MissedFiles(), UNSEEN], "True", "Hits", "pods that have created no files: 1"),
+        ([TRITON], "False", "Misses", "Triton kernels"),
         ([VLLM, MissedFiles()], "False", "Misses", "1 of 2 pods created 2 files: team/p0 (2); files"),
         (
             [NEW_KEY],
             "False",
             "Misses",
-            "1 new folders in vLLM's cache: its key differs, possibly because of a VLLM_* variable",
+            "1 new folders in vLLM's cache: the key differs, possibly because of a VLLM_* variable",
         ),
-        ([NEW_KEY], "False", "Misses", "the model's path, an address of the pod, or another version of vLLM"),
+        ([NEW_KEY], "False", "Misses", "the path of the model, an address of the pod, or the version of vLLM"),
         ([OTHER], "False", "Misses", "no supported framework"),
         ([MissedFiles(7, bounded=True)], "False", "Misses", "created at least 7 files"),
         ([MissedFiles(1, {MissKind.OTHER: 1})] * 8, "False", "Misses", "8 of 8 pods created 8 files"),
@@ -54,16 +54,16 @@ def test_the_condition_says_who_and_the_likely_reason(missed, status, reason, wo
     [
         (
             ["VLLM_A", "VLLM_B"],
-            "its key differs, likely because pods set VLLM_A, VLLM_B to other values than at capture",
+            "the key differs, probably because pods set VLLM_A, VLLM_B to different values than at capture",
             "path",
         ),
-        ([f"VLLM_{number}" for number in range(9)], "VLLM_4 and 4 more to other values", "VLLM_5"),
+        ([f"VLLM_{number}" for number in range(9)], "VLLM_4 and 4 more to different values", "VLLM_5"),
         (
             [],
-            "possibly because of a VLLM_* variable without a literal value in the pod, the model's path",
-            "likely because",
+            "possibly because of a VLLM_* variable without a literal value in the pod, the path of the model",
+            "probably because",
         ),
-        (None, "possibly because of a VLLM_* variable, the model's path", "likely because"),
+        (None, "possibly because of a VLLM_* variable, the path of the model", "probably because"),
     ],
 )
 def test_the_variables_that_differ_are_named_for_new_folders_of_vllm(differing, words, unsaid):

@@ -84,7 +84,7 @@ def test_why_its_labels_cannot_be_read_is_reported():
     known = replace(known, attempts={KEY: Attempt(about, 2, "RegistryUnavailable", "no answer", 1100.0)})
     (told,) = report(known).caches["add"][A].conditions
     assert (told.status, told.reason) == ("Unknown", "RegistryUnavailable")
-    assert told.message == "no answer (failure 2; it is tried again)"
+    assert told.message == "no answer (failure 2, retry scheduled)"
 
 
 def test_what_lies_here_from_before_goes_once_no_pod_has_it():

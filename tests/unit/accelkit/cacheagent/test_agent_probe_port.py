@@ -101,4 +101,4 @@ def test_an_end_that_was_asked_for_says_so(tmp_path, kubeconfig, number):
         rest, _ = process.communicate(timeout=30)
     text = "".join([*lines, rest])
     assert process.returncode == 0, text
-    assert f"cache agent is shutting down after {number.name}" in text
+    assert f"shutting down: signal={number.name}" in text

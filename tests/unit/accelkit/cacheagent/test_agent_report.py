@@ -106,9 +106,9 @@ def test_each_state_has_its_reasons(known, compatible, extracted, ready):
 
 
 def test_a_failure_is_told_with_its_number_and_no_other_that_runs():
-    assert "no answer (failure 2; it is tried again)" in message(entry(failed(world(desired()))), "Ready")
+    assert "no answer (failure 2, retry scheduled)" in message(entry(failed(world(desired()))), "Ready")
     found = entry(failed(world(desired(), stored=OLD, links=LINKED)))
-    assert "it was verified before; RegistryUnavailable: no answer" in message(found, "Ready")
+    assert "the cache was verified earlier; RegistryUnavailable: no answer" in message(found, "Ready")
     known = failed(world(desired()))
     assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
 
@@ -195,7 +195,7 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
     missed = {"uid-p": MissedFiles(3, {MissKind.VLLM: 3}, 1), "uid-q": MissedFiles()}
     found = reports(known, {"team/add": missed})["team"].caches["add"][A]
     assert told(found, "Effective") == ("False", "Misses")
-    assert "likely because pods set VLLM_USE_V1 to other values than at capture" in message(found, "Effective")
+    assert "probably because pods set VLLM_USE_V1 to different values than at capture" in message(found, "Effective")
     assert "VLLM_X" not in message(found, "Effective")
 
 
@@ -205,7 +205,7 @@ def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_ge
     assert told(found, "Ready") == ("False", "Pending")
     assert "team/p" in message(found, "Ready")
     known = world(desired(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
-    assert "pods get the former digest" in message(entry(known, B), "Ready")
+    assert "pods still get the former digest" in message(entry(known, B), "Ready")
 
 
 def test_a_former_digest_is_told_of_while_pods_have_it():

@@ -39,7 +39,7 @@ def test_no_cache_lists_more_pods_than_a_node_has_and_what_fits_stays():
     bounded = bound_report(NodeStatus(caches={"add": {A: entry(300), B: entry(260, former=True)}}))
     assert [len(each.pods) for each in bounded.status.caches["add"].values()] == [250, 250]
     assert messages(NodeStatus(caches={"b": {B: bounded.status.caches["add"][B]}}), ConditionType.OUTDATED) == {
-        "10 of its pods are not listed"
+        "pods that are not listed: 10"
     }
 
 
@@ -48,7 +48,7 @@ def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_reporte
     listed = {len(each[A].pods) for each in bounded.status.caches.values()}
     (number,) = listed
     assert 10 < number < 100
-    assert messages(bounded.status, ConditionType.READY) == {f"served; {200 - number} of its pods are not listed"}
+    assert messages(bounded.status, ConditionType.READY) == {f"served; pods that are not listed: {200 - number}"}
     assert messages(bounded.status, ConditionType.OUTDATED) == {"served"}
     assert (measure(bounded.status) <= 300_000, bounded.left_out) == (True, 0)
     # As many as fit: one more of each would not.

@@ -106,10 +106,10 @@ def report(pods: Path) -> Condition:
 
 
 def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path):
-    assert "1 pods have private copies that were not scanned" in report(kubelet).message
+    assert "pods with private copies that were not scanned: 1" in report(kubelet).message
     fill(kubelet, tmp_path / "cache")
     with scanning(kubelet, "dac_read_search") as log:
-        assert "private copies counted=1 without_marker=0 left_out=0" in log.readline()
+        assert "private copies scanned counted=1 without_marker=0 left_out=0" in log.readline()
     found = report(kubelet)
     assert (found.status, found.reason) == ("False", "Misses")
     assert "team/p (1)" in found.message
@@ -118,7 +118,7 @@ def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path
 def test_a_copy_without_the_marker_is_reported(kubelet):
     """So it shows where those who fill copies and those who look at them know different markers."""
     with scanning(kubelet, "dac_read_search") as log:
-        assert "private copies counted=0 without_marker=1 left_out=0" in log.readline()
+        assert "private copies scanned counted=0 without_marker=1 left_out=0" in log.readline()
     assert report(kubelet).reason == "NotMeasured"
 
 
@@ -130,7 +130,7 @@ def test_folders_that_it_may_not_read_are_told_and_not_taken_for_empty(kubelet, 
             line = log.readline()
     finally:
         own.chmod(0o700)
-    assert "1 folders of pods cannot be read: Permission denied" in line
+    assert "cannot read 1 folders of pods: Permission denied" in line
     assert "CAP_DAC_READ_SEARCH" in line
     # None seen does not mean none made.
     assert report(kubelet).reason == "NotMeasured"
