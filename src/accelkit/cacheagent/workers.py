@@ -134,7 +134,7 @@ class Workers:
         policies = self._policy_index.narrow(desired)
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
         if self._is_first_access(desired, policies_of_image.policies):
-            # Check the access to the registry. Otherwise, stored signatures would suffice to get another tenant's files.
+            # Check access to the registry. Otherwise, stored signatures would suffice to get another tenant's files.
             await self._preparation.read_image_facts(desired)
             self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)

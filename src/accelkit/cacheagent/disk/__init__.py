@@ -1,1 +1,1 @@
-"""The folder of caches on the node, its links, and the state that must survive a restart."""
+"""Store of caches on the node, with its links and the state that survives a restart."""

@@ -1,7 +1,7 @@
-"""Content checks: they compare the caches of the store with what was extracted, and protect the caches if possible.
+"""Content checks, which compare the caches in the store with the extracted content and protect them if possible.
 
-Write-protected caches are read once after each boot, because a power failure may have caused data loss. All others are
-read at regular intervals. The boot ID in the record identifies the boot in which a cache was last found unchanged.
+Write-protected caches are read once after each boot, because a power failure may have caused data loss. Other caches
+are read at regular intervals. The record contains the ID of the boot in which the cache was last found unchanged.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from accelkit.logs import ErrorReporter, Facts
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS: Final = 600.0
-# Reads have the lowest priority on the node and take at most a quarter of the time.
+# Reads have the lowest CPU priority, and take at most a quarter of the time.
 _NICENESS: Final = 19
 _REST_SHARE: Final = 3.0
 _LEAST_REST_SECONDS: Final = 0.05
-# How long to wait while another process is renewing a record.
+# Longest wait for the lock while another process renews a record.
 _LOCK_SECONDS: Final = 10.0
 _REPORTED_SECONDS: Final = 3600.0
 
 
 class ContentChecks:
-    """Content checks of the caches of one store.
+    """Content checks of all caches in a store.
 
     Args:
-        store: an open store.
-        metrics: the metrics of the agent.
-        seconds: the interval from the end of a check to the start of the next one.
-        on_change: called after a cache is removed from the store.
+        store: open store.
+        metrics: metrics of the agent.
+        seconds: interval from the end of a check of all caches to the start of the next check.
+        on_change: callback after a cache has been deleted from the store.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class ContentChecks:
         self._store, self._metrics, self._seconds, self._on_change = store, metrics, seconds, on_change
         self._errors: dict[str, ErrorReporter] = {}
         self._protection: Protection | None = None
-        # By folder: the time at which it was found changed, and the message for reports.
+        # Time at which a change was found, and the message for reports, by folder.
         self._changed: dict[str, tuple[float, str]] = {}
 
     @property
     def changed(self) -> dict[str, str]:
-        """Messages about the folders that were found changed in the last hour."""
+        """Messages about folders in which a change was found in the last hour, by folder."""
         since = time.monotonic() - _REPORTED_SECONDS
         self._changed = {folder: found for folder, found in self._changed.items() if found[0] > since}
         return {folder: message for folder, (_, message) in self._changed.items()}
@@ -81,7 +81,7 @@ class ContentChecks:
             await asyncio.sleep(self._seconds)
 
     async def check_all(self) -> None:
-        """Check every cache in the store, one after another."""
+        """Check all caches in the store sequentially."""
         await self._note_protection()
         for folder in sorted(self._store.stored):
             try:
@@ -91,8 +91,8 @@ class ContentChecks:
                     reporter = self._errors.setdefault(folder, ErrorReporter(log))
                     reporter.report(str(exc), f"cannot check or protect the content of {folder}: {exc}")
             except Exception:
-                # An error with one cache must not stop the agent.
-                log.exception("the check of %s failed because of a defect", folder)
+                # An error in one cache must not stop the agent.
+                log.exception("content check failed because of a defect: folder=%s", folder)
             else:
                 self._errors.pop(folder, None)
         self._errors = {folder: each for folder, each in self._errors.items() if folder in self._store.stored}
@@ -101,8 +101,7 @@ class ContentChecks:
         found = await run_to_completion(partial(probe, self._store.root))
         if found != self._protection and found.state is not ProtectionState.PROTECTED:
             log.warning(
-                "kernel caches of this node are not protected against pods that mount them writable: %s; they are read "
-                "again every %.0f s",
+                "kernel caches are not protected against pods with writable mounts: reason=%s check_seconds=%.0f",
                 found.message,
                 self._seconds,
             )
@@ -111,7 +110,7 @@ class ContentChecks:
             self._metrics.protection.labels(state.value).set(state is found.state)
 
     async def _check(self, folder: str) -> None:
-        # The descriptor stays open, so that a folder created in the meantime cannot have the same inode.
+        # Keep the descriptor open, so that a new folder cannot get the same inode.
         opened = os.open(self._store.find_place(folder).folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             await self._check_opened(folder, opened)
@@ -129,7 +128,7 @@ class ContentChecks:
         if protected and boot and record.boot == boot and record.content_digest:
             return
         if not protected and self._can_protect:
-            # If the agent is killed in between, it verifies the cache at its next start.
+            # If the agent is killed before the verification, it verifies the cache after its next start.
             await self._renew(place, boot="")
             protection = await run_to_completion(partial(protect, place.cache))
         verdict = await _verify(place, record)
@@ -138,7 +137,7 @@ class ContentChecks:
         elif not verdict.holds or boot != record.boot or (not protected and self._can_protect):
             await self._renew(place, boot=boot, content_digest=verdict.digest)
         if protection.state is not ProtectionState.PROTECTED:
-            raise CacheError(f"it cannot be protected: {protection.message}")
+            raise CacheError(f"cannot protect the cache against writes: {protection.message}")
 
     @property
     def _can_protect(self) -> bool:
@@ -155,9 +154,9 @@ class ContentChecks:
             return
         at = format_time(datetime.now(UTC))
         message = (
-            f"at {at} the files on this node were not those that were extracted ({verdict.difference}); they were "
-            "deleted, and are extracted again. Find the pods that mounted the claim writable; pods that read the files "
-            "then may have run code that another user wrote"
+            f"at {at}, the files on this node differed from the extracted files ({verdict.difference}); the agent "
+            "deleted the files, and extracts them again. Find the pods that mounted the claim as writable; pods that "
+            "read the files may have executed code of another user"
         )
         self._changed[folder] = time.monotonic(), message
         self._metrics.content_changed.inc()
@@ -166,7 +165,7 @@ class ContentChecks:
 
 
 async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
-    """Verify a cache in a separate thread, which ends soon after this coroutine is cancelled."""
+    """Verify a cache in a separate thread, which ends shortly after this coroutine is cancelled."""
     stop = threading.Event()
     debt = 0.0
 
@@ -192,5 +191,5 @@ async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
             await work
         raise
     if verdict is None:
-        raise CacheError("the check was cancelled")
+        raise CacheError("the content check was cancelled")
     return verdict

@@ -1,6 +1,6 @@
-"""The folder of each namespace in the store, with links to the files that its pods may read.
+"""Folders of namespaces in the store, with links to the files that the pods of each namespace may read.
 
-Volumes have the paths of these entries. A user with write access to the store can change them.
+The entries are the paths of volumes. A user with write access to the store can change the entries.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _UNFINISHED: Final = re.compile(rf"\.(?:{LINK_NAME}|{FOLDER_NAME})\.new")
 
 
 class NamespaceEntries:
-    """The entries of all namespaces.
+    """Entries of all namespaces.
 
     Args:
-        root: the folder of the store.
+        root: folder of the store.
     """
 
     def __init__(self, root: Path) -> None:
         self._folder = Path(names.build_entry_path("", "", root))
         self._present: set[Entry] = set()
-        # Links that have the name of an entry but a different target.
+        # Links with the name of an entry but a different target.
         self._foreign: set[Entry] = set()
         self._errors = ErrorReporter(log)
 
     @property
     def present(self) -> frozenset[Entry]:
-        """The entries that exist."""
+        """Existing entries."""
         return frozenset(self._present)
 
     def read(self) -> None:
-        """Read the existing entries, and delete unfinished ones.
+        """Read the existing entries, and delete unfinished entries.
 
         Raises:
             OSError: the folder cannot be created or read.
@@ -59,7 +59,7 @@ class NamespaceEntries:
             if not is_namespace(folder.name):
                 continue
             if folder.is_symlink():
-                # This link would give a namespace the entries of another namespace.
+                # A link in place of a folder would give the namespace the entries of another namespace.
                 log.warning(Facts("unexpected link deleted", path=str(folder), target=str(folder.readlink())))
                 folder.unlink()
             for path in folder.iterdir() if folder.is_dir() else ():
@@ -71,7 +71,7 @@ class NamespaceEntries:
         self._present, self._foreign = present, foreign
 
     def bring(self, wanted: frozenset[Entry]) -> None:
-        """Create the missing entries and delete the excess ones; log failures and continue with the others."""
+        """Create missing entries and delete excess entries; log failures and continue with the remaining entries."""
         problems: list[str] = []
         before = frozenset(self._present)
         for entry in sorted((before | self._foreign) - wanted):
@@ -82,10 +82,10 @@ class NamespaceEntries:
                 self._create(entry)
         if self._present != before:
             created, deleted = len(self._present - before), len(before - self._present)
-            log.info(Facts("entries of namespaces changed", created=created, deleted=deleted))
+            log.info(Facts("namespace entries changed", created=created, deleted=deleted))
         if problems:
             text = "; ".join(problems)
-            self._errors.report(text, f"pods of some namespaces cannot mount their caches: {text}")
+            self._errors.report(text, f"cannot update namespace entries, so pods cannot mount some caches: {text}")
         else:
             self._errors.clear()
 
@@ -113,9 +113,9 @@ def write_link(path: Path, target: str) -> None:
     """Create or replace a link atomically.
 
     Raises:
-        OSError: the link cannot be written, or a non-empty folder has its name.
+        OSError: the link cannot be written, or a non-empty folder exists at the path.
     """
-    # Runtimes create a folder if the path does not exist, and pods would start with the empty folder.
+    # A runtime may have created an empty folder at a missing path, with which pods would start.
     if path.is_dir() and not path.is_symlink():
         path.rmdir()
     new = path.with_name(f".{path.name}.new")
@@ -125,7 +125,7 @@ def write_link(path: Path, target: str) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder; delete a link or a file that has its name."""
+    """Create a folder; delete a link or file with the same path first."""
     if path.is_symlink() or path.is_file():
         log.warning(Facts("unexpected file deleted", path=str(path)))
         path.unlink()
@@ -133,7 +133,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _find_target(name: str) -> str | None:
-    """Return the target of an entry, which is relative to the folder of its namespace."""
+    """Return the target of an entry, relative to the folder of its namespace; None if the name is invalid."""
     if _LINK.fullmatch(name):
         return f"../../{_LINKS}/{name}"
     return f"../../{name}/{CACHE}" if _FOLDER.fullmatch(name) else None

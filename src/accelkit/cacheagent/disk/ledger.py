@@ -1,7 +1,6 @@
-"""State that survives agent restarts: the folders that each pod may use, and the policies that each folder satisfies.
+"""State that survives restarts of the agent: folders that each pod may use, and policies that each folder satisfies.
 
-A user with write access to the store can also write to this file. It is trusted as much as the records next to the
-caches.
+A user with write access to the store can change this file. The agent trusts it as much as the records of the caches.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _FILE: Final = ".agent.json"
 _MODE: Final = 0o600
 _MAX_BYTES: Final = 32 << 20
 _VERSION: Final = 1
-# Per folder, because users who create caches decide how many of them request the same digest.
+# Limit per folder, because users can create any number of caches with the same digest.
 _MAX_POLICIES: Final = 256
 
 Uses = Mapping[str, Mapping[str, frozenset[str]]]
@@ -38,9 +37,9 @@ class Ledger:
     """State that survives restarts.
 
     Attributes:
-        uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        satisfied: by folder, the policies that it satisfied, and the time of each in seconds since 1970.
-        lost: whether no readable ledger exists, so that any pod may use any folder.
+        uses: folders that the containers of a pod may use, by pod UID and cache key.
+        satisfied: times in seconds since 1970 at which a folder satisfied policies, by folder and policies.
+        lost: whether no valid ledger exists, so that any pod may use any folder.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
@@ -48,19 +47,19 @@ class Ledger:
     lost: bool = False
 
     def note_satisfied(self, folder: str, policies: str, at: float) -> None:
-        """Record that a folder satisfies these policies; drop the oldest records beyond the limit."""
+        """Record that a folder satisfies these policies; drop the oldest records over the limit."""
         known = self.satisfied.setdefault(folder, {})
         known[policies] = at
         while len(known) > _MAX_POLICIES:
             del known[min(known, key=known.__getitem__)]
 
     def discard(self, folders: Iterable[str]) -> None:
-        """Forget all folders except these."""
+        """Drop the records of all folders except these."""
         kept = frozenset(folders)
         self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}
 
     def take_uses(self, uses: Uses) -> bool:
-        """Replace the uses by pods; return whether they changed."""
+        """Replace the recorded uses; return whether they changed."""
         taken = {uid: dict(by_key) for uid, by_key in uses.items()}
         changed = taken != self.uses
         self.uses = taken
@@ -68,7 +67,7 @@ class Ledger:
 
 
 def read_ledger(root: Path) -> Ledger:
-    """Read the ledger of a store; return an empty one, marked as lost, if no readable ledger exists."""
+    """Return the ledger of a store; if no valid ledger exists, return an empty ledger with `lost` set."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)

@@ -1,9 +1,9 @@
-"""The folder of extracted caches on the node, and the links through which pods read them.
+"""Store of extracted caches on the node, with the links through which pods read them.
 
-ROOT/sha256-<hex>…/          caches, as `accelkit cache extract` creates them
-ROOT/claims/<20 digits>      a link to the `cache` folder of one of them, for each cache that pods may mount
-ROOT/namespaces/<namespace>/ links to the entries of `claims` and to the `cache` folders that its pods may read
-ROOT/.agent.json             the ledger
+ROOT/sha256-<hex>…/          extracted caches, as created by `accelkit cache extract`
+ROOT/claims/<20 digits>      link to the `cache` folder that pods of a cache get
+ROOT/namespaces/<namespace>/ links to `claims` and to `cache` folders that pods of the namespace may read
+ROOT/.agent.json             ledger
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
 class Store:
-    """The store of one node; only the agent writes there.
+    """Store of one node, to which only the agent writes.
 
     Args:
-        root: its folder, created if it is missing.
-        max_bytes: the limit on the total size of all caches; None for no limit except the disk.
-        min_free_bytes: the disk space that must stay free.
+        root: folder of the store, created if it is missing.
+        max_bytes: maximum total size of all caches; None for no limit except the disk.
+        min_free_bytes: disk space that must stay free.
     """
 
     def __init__(self, root: Path, *, max_bytes: int | None = None, min_free_bytes: int = 0) -> None:
@@ -56,7 +56,7 @@ class Store:
         self.entries = NamespaceEntries(self.root)
 
     async def open(self) -> None:
-        """Create the folders, remove the leftovers of killed extractions, and read the content.
+        """Create the folders, delete the leftovers of interrupted extractions, and read the content.
 
         Raises:
             ConfigurationError: the folder cannot be used.
@@ -66,19 +66,19 @@ class Store:
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
             await self.refresh()
-            # An empty store has no uses, so no information is lost.
+            # No use is lost if the store is empty.
             self.ledger.lost &= bool(self.stored)
         except OSError as exc:
             raise ConfigurationError(
-                f"the folder of kernel caches {self.root} cannot be used: {exc.strerror or exc}",
-                next_step="mount the host's folder writable for this user, or name another with --folder",
+                f"cannot use the folder of kernel caches {self.root}: {exc.strerror or exc}",
+                next_step="make the host folder writable for this user, or set another folder with --folder",
             ) from exc
 
     async def refresh(self) -> None:
         """Read the content of the store again.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the folder cannot be read.
         """
         listing = await run_to_completion(lambda: list_extracted(self.root))
         found = {each.place.folder.name: each.record for each in listing.caches}
@@ -88,7 +88,7 @@ class Store:
         await run_to_completion(self.entries.read)
 
     def take(self, folder: str, record: CompletionRecord, policies: str) -> None:
-        """Add a cache that was extracted, or that was found to satisfy these policies.
+        """Add a cache that was extracted or verified, and record the policies that it satisfies.
 
         Raises:
             OSError: the ledger cannot be written.
@@ -99,19 +99,19 @@ class Store:
         self.write_ledger()
 
     def remember_uses(self, uses: Uses) -> bool:
-        """Replace the uses by pods and write changes to the disk; return whether they are on the disk."""
+        """Replace the recorded uses, and write the ledger if they changed; return whether the disk contains them."""
         self._unwritten |= self.ledger.take_uses(uses)
         if self._unwritten:
             try:
                 self.write_ledger()
             except OSError as exc:
-                self._errors.report(str(exc), f"no link moves, because the uses by pods cannot be written: {exc}")
+                self._errors.report(str(exc), f"cannot write the uses of folders, so no link is moved: {exc}")
                 return False
             self._errors.clear()
         return True
 
     def write_ledger(self) -> None:
-        """Write the ledger.
+        """Write the ledger to the disk.
 
         Raises:
             OSError: the disk is full or not writable.
@@ -121,7 +121,7 @@ class Store:
         self._unwritten = False
 
     def measure_disk(self) -> Disk:
-        """Return the free space on the disk, and its limits.
+        """Return the free space on the disk, and the limits of the store.
 
         Raises:
             OSError: the disk cannot be read.
@@ -130,10 +130,10 @@ class Store:
         return Disk(disk.f_bavail * disk.f_frsize, self._max_bytes, self._min_free_bytes, disk.f_blocks * disk.f_frsize)
 
     def move_link(self, link: str, target: str | None) -> None:
-        """Point a link to a folder of the store or to a missing target (WITHDRAWN), or remove it (None), atomically.
+        """Set the target of a link to a folder or to WITHDRAWN, or delete the link if the target is None, atomically.
 
         Raises:
-            OSError: the link cannot be written, or a non-empty folder has its name.
+            OSError: the link cannot be written, or a non-empty folder exists at the path.
         """
         path = self._claims / link
         if target is None:
@@ -144,10 +144,10 @@ class Store:
         self.links[link] = target
 
     async def collect(self, folder: str) -> bool:
-        """Delete an unused folder; return False while another process has its lock.
+        """Delete an unused folder; return False if another process holds its lock.
 
         Raises:
-            OSError: the folder cannot be deleted; what remains of it is invisible.
+            OSError: the folder cannot be deleted; pods cannot read the remaining files.
         """
         place = self.find_place(folder)
         try:
@@ -163,19 +163,19 @@ class Store:
         return True
 
     async def take_out(self, folder: str, opened: int, seconds: float) -> bool:
-        """Delete a folder whose files have changed, and withdraw its links until it is extracted again.
+        """Delete a folder with changed files, and withdraw its links until the cache is extracted again.
 
         Args:
-            folder: the folder of a cache.
-            opened: a descriptor of the folder; a newer folder with the same name is kept.
-            seconds: how long to wait for the lock of another process.
+            folder: name of the folder.
+            opened: descriptor of the folder; a newer folder with the same name is kept.
+            seconds: timeout for the lock of the folder.
 
         Returns:
-            Whether it was deleted.
+            Whether the folder was deleted.
 
         Raises:
-            CacheError: another process holds the lock for longer than that.
-            OSError: the folder cannot be moved away.
+            CacheError: another process held the lock until the timeout.
+            OSError: the folder cannot be renamed.
         """
         place = self.find_place(folder)
         async with lock_place(place, seconds):
@@ -189,7 +189,7 @@ class Store:
             try:
                 await run_to_completion(place.clear_leftovers)
             except OSError as exc:
-                log.warning("cannot delete %s, which is invisible: %s", place.displaced, exc)
+                log.warning("displaced folder not deleted: path=%s error=%s", place.displaced, exc)
         return True
 
     async def _clear_leftovers(self) -> None:
@@ -198,19 +198,18 @@ class Store:
                 place = self.find_place(found["folder"])
                 if path == place.lock and place.folder.exists():
                     continue
-                # A user who runs an extraction on the command line holds the lock, and that run removes its own
-                # leftovers.
+                # If an extraction on the command line holds the lock, it deletes its own leftovers.
                 try:
                     async with lock_place(place, 0.0):
                         await run_to_completion(place.clear_leftovers)
                 except CacheError:
                     continue
                 except OSError as exc:
-                    # Leftovers only occupy disk space.
-                    log.warning("cannot delete %s: %s", path, exc)
+                    # Leftovers only use disk space.
+                    log.warning("leftover not deleted: path=%s error=%s", path, exc)
 
     def find_place(self, folder: str) -> Place:
-        """Return the place of a folder in the store; its digest and mount path stay empty."""
+        """Return the place of a folder in the store, without digest and mount path."""
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:

@@ -1,6 +1,6 @@
 """Desired state of caches on a node: digest, mount path, and the controller's verdict.
 
-A cache with a different delivery needs no files, only a verdict on the node's cards.
+A cache with another delivery than `node` needs no files, only a verdict on the node's cards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_refer
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why pods do not get a digest: a reason for programs, and a sentence for users."""
+    """Reason why pods do not get a digest, with a message for users."""
 
     reason: str
     message: str
@@ -30,21 +30,21 @@ class Refusal:
 class DesiredCache:
     """Desired state of one cache on each node.
 
-    A cache without a digest needs nothing now; pods may still have earlier digests.
+    A cache without a digest requires no work, although pods may still use former digests.
 
     Attributes:
-        key: `NAMESPACE/NAME`, or `/NAME`.
-        namespaces: the namespaces of pods that use it.
-        image: the image, pinned to the digest; None if the cache has no digest.
-        mount_path: the path at which workloads mount it.
-        folder: the name of its folder in the store; empty without a digest.
-        verified: whether a signer that the policies name signed it; None if that is currently unknown.
-        refusal: why it is refused; None if it is not refused.
-        secrets: pull secrets for the registry, in the namespace of the cache.
-        cache_bytes: the size of its files according to the image; 0 if the image does not state it.
-        delivered: whether nodes hold its files; if not, it has no folder in the store.
-        has_variables: whether the cache's status contains the variables under which it was captured.
-        former_digests: earlier digests that its pods may still use.
+        key: `NAMESPACE/NAME`, or `/NAME` for a ClusterGKMCache.
+        namespaces: workload namespaces of the cache.
+        image: image reference with the digest; None if the cache has no digest.
+        mount_path: mount path in workloads.
+        folder: name of the folder in the store; empty without a digest.
+        verified: whether the signatures satisfy the policies; None if this is currently unknown.
+        refusal: reason why the cache is refused; None if it is not refused.
+        secrets: names of pull secrets in the namespace of the cache.
+        cache_bytes: size of the files according to the image; 0 if the image does not state the size.
+        delivered: whether nodes store the files; if not, the cache has no folder in the store.
+        has_variables: whether the status of the cache contains the variables at capture.
+        former_digests: former digests that pods may still use.
     """
 
     key: str
@@ -77,17 +77,17 @@ class DesiredCache:
 
     @property
     def folders(self) -> frozenset[str]:
-        """Prefixes of the names of its folders in the store, for any mount path."""
+        """Name prefixes of the cache's folders in the store, for any mount path."""
         return frozenset(names.name_folder(each, "") for each in (self.digest, *self.former_digests) if each)
 
     @property
     def link(self) -> str:
-        """Name of its link in the folder of links."""
+        """Name of the cache's link in the folder of links."""
         return Path(names.build_link_path(self.key)).name
 
 
 def is_delivered_here(cache: Cache) -> bool:
-    """Return whether nodes hold the files of a cache."""
+    """Return whether nodes store the files of a cache."""
     return cache.status.delivery == Delivery.NODE
 
 
@@ -98,17 +98,17 @@ def trim_cache(cache: Cache) -> None:
 
 
 def read_desired_cache(cache: Cache) -> DesiredCache:
-    """Return the desired state of a cache on nodes.
+    """Return the desired state of a cache on each node.
 
     Raises:
-        CacheError: its status is invalid; the message contains the reason.
+        CacheError: the status of the cache is invalid.
     """
     status = cache.status
     verified = find_condition(status.conditions, ConditionType.VERIFIED)
     desired = DesiredCache(
         key=cache.key,
         namespaces=cache.namespaces,
-        # Users write the image. Any other image in the status would make the agent fetch an image that no user
+        # Ignore a verdict for another image than that in the spec, so that the agent fetches only images that users
         # specified.
         verified=_read_verified(verified) if status.resolved_image in {"", cache.spec.image} else None,
         refusal=_read_refusal(verified),

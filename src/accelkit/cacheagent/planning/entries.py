@@ -1,7 +1,7 @@
-"""Entries of namespaces: the paths in the store through which the pods of a namespace read its caches; no I/O.
+"""Entries of namespaces: paths in the store through which the pods of a namespace read its caches; no I/O.
 
-The volumes of a namespace have these paths, and admission policies compare only the namespace in them. So an entry must
-exist only for files that a cache of this namespace was found to have.
+The volumes of a namespace have these paths, and admission policies compare only the namespace in a path. Therefore, an
+entry must exist only for files that belong to a cache of this namespace.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from accelkit.cacheagent.planning.progress import Progress, Step
 from accelkit.cacheagent.planning.world import Entry, World
 from accelkit.gkm import names
 
-# The name of a namespace in `workloadNamespaces` may be any text.
+# The API server does not validate the names in `workloadNamespaces`.
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def is_namespace(text: str) -> bool:
-    """Return whether a text is a valid name of a namespace, and therefore a plain folder name."""
+    """Return whether a text is a valid name of a namespace, which is safe as a folder name."""
     return _NAMESPACE.fullmatch(text) is not None
 
 
@@ -29,15 +29,15 @@ def choose_entries(
     links: Mapping[str, str],
     uses: Mapping[str, Mapping[str, frozenset[str]]],
 ) -> frozenset[Entry]:
-    """Return the entries that each namespace has from now on.
+    """Return the desired entries of all namespaces.
 
-    A status may name any digest as a former one, so the entry for a former digest is kept but never created.
+    A status may contain any digest as a former digest, so an entry for a former digest is kept but never created.
 
     Args:
-        world: contains the existing entries.
-        progress: the states of all caches.
-        links: by the name of the link, its target after the next moves.
-        uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
+        world: observed values with the existing entries.
+        progress: states of all caches.
+        links: targets of the links after the next moves, by link name.
+        uses: folders that the containers of a pod may use, by pod UID and cache key.
     """
     served: set[Entry] = set()
     named: set[Entry] = set()
@@ -47,8 +47,7 @@ def choose_entries(
             named |= {(namespace, folder) for folder in desired.folders}
             if desired.delivered and desired.link in links:
                 served.add((namespace, desired.link))
-            # A link to the current digest means that the cache was served before, and that it has not been refused
-            # since.
+            # If the link points to the current digest, the cache was served earlier and has not been refused since.
             if each.step is Step.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
                 served.add((namespace, desired.folder))
     used = {
@@ -66,7 +65,7 @@ def choose_entries(
 
 
 def _list_unreadable(world: World) -> Iterator[Entry]:
-    """Return the entries that caches with an invalid status may have."""
+    """Return the existing entries that may belong to caches with an invalid status."""
     namespaces = {key.partition("/")[0] for key in world.unreadable}
     links = {world.name_link(key) for key in world.unreadable}
     for namespace, name in world.entries:

@@ -1,4 +1,4 @@
-"""The fields of pods and of the agent's node that the agent reads."""
+"""Fields of pods and of the agent's node that the agent reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Volume(msgspec.Struct, rename="camel"):
     ephemeral: dict[str, Any] | None = None
 
     def find_claim(self, pod: str) -> str:
-        """Return the claim that a pod mounts through this volume; empty if it mounts none.
+        """Return the claim name of this volume in a pod; empty if the volume has no claim.
 
         The claim of a generic ephemeral volume may exist before the pod.
         """
@@ -65,7 +65,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class Pod(msgspec.Struct):
-    """A pod of the node."""
+    """A pod on the node."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -74,17 +74,17 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MountingPod:
-    """A pod of the node that mounts claims and has not ended.
+    """A pod on the node that mounts claims and has not ended.
 
     Attributes:
         uid: UID of the pod.
         namespace: namespace of the pod.
         name: name of the pod.
-        claims: claims of its volumes.
-        copies: volumes that are private copies of caches, with the claims that were copied.
-        variables: variables that may cause cache misses, of each container that mounts a private copy.
-        starting: whether one of its containers has not been created yet.
-        readable: whether the pod could be read; if not, it may have been given any folder.
+        claims: claim names of its volumes.
+        copies: claim names of private copies, by volume name.
+        variables: variables that may cause cache misses, per container, by volume name of the private copy.
+        starting: whether a container of the pod has not been created yet.
+        readable: whether the pod could be read; if not, the pod may use any folder.
     """
 
     uid: str
@@ -130,7 +130,7 @@ def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict
 
 
 def _is_starting(pod: Pod) -> bool:
-    # A container that crashes repeatedly has already been created, so it must not delay a new digest.
+    # A container that restarts repeatedly has been created before, so it must not delay a new digest.
     if pod.status.phase != "Running":
         return True
     statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
@@ -157,13 +157,13 @@ class Node(msgspec.Struct):
 
 @dataclass(frozen=True)
 class OwnNode:
-    """The facts of the node against which caches are judged.
+    """Facts about the node that determine the verdicts on caches.
 
     Attributes:
-        facts: cards and CPU; cards are None if the node's inventory is unknown.
-        cards: cards of the inventory.
+        facts: cards and CPU; the cards are None if the inventory is unknown.
+        cards: cards in the inventory.
         uid: UID of the node.
-        problem: why an existing inventory cannot be used, as a sentence.
+        problem: message that states why the inventory is invalid; empty if it is valid or missing.
     """
 
     facts: NodeFacts
@@ -172,7 +172,7 @@ class OwnNode:
     uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
-        """Return the number by which users identify a card; None if the node has no such card."""
+        """Return the number of a card for users; None if the node does not have the card."""
         for place, card in enumerate(self.cards):
             if card.id == card_id:
                 return place if card.number is None else card.number
@@ -185,7 +185,7 @@ class OwnNode:
 
 
 def read_own_node(node: Node) -> OwnNode:
-    """Read the inventory of a node; if it cannot be read, the cards are unknown rather than absent."""
+    """Return the facts about a node; if its inventory is invalid, the cards are unknown rather than absent."""
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)
@@ -194,7 +194,7 @@ def read_own_node(node: Node) -> OwnNode:
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
-        problem = f"the node's inventory cannot be used: {exc}"
+        problem = f"cannot use the inventory of the node: {exc}"
         return OwnNode(unknown, problem=problem, uid=node.metadata.uid)
     facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture, labels=node.metadata.labels)
     return OwnNode(facts, cards, uid=node.metadata.uid)

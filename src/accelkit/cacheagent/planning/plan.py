@@ -1,7 +1,7 @@
-"""Plan of the agent's next actions, from observed values; no I/O.
+"""Plan of the agent's next actions, based on observed values; no I/O.
 
-The order is: first links, because pods wait for them; then unused folders are collected; then new work starts within
-the slots and the limits of the disk.
+The agent first moves links, because pods wait for them. Then it deletes unused folders. Then it starts new work within
+the limits of the slots and the disk.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Entry, W
 
 @dataclass(frozen=True)
 class Move:
-    """A link that gets a new target.
+    """Change of a link's target.
 
     Attributes:
-        key: key of the cache; None for a link without a cache.
+        key: key of the cache; None if no cache has the link.
         link: name of the link.
-        target: a folder of the store, WITHDRAWN, or None to remove the link.
-        late: pods that were still starting when the waiting time ended.
+        target: folder in the store, WITHDRAWN, or None to delete the link.
+        late: pods that were still starting at the end of the waiting time.
     """
 
     key: str | None
@@ -36,12 +36,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Work:
-    """Work on one cache that may start.
+    """Work on one cache that may start now.
 
     Attributes:
-        progress: the state of the cache.
-        about: the inputs of the work. Same meaning as in `Attempt`.
-        room_bytes: the largest size of an extraction.
+        progress: state of the cache.
+        about: inputs of the work, as in `Attempt`.
+        room_bytes: maximum size of an extraction.
     """
 
     progress: Progress
@@ -54,17 +54,17 @@ class Plan:
     """Next actions of the agent.
 
     Attributes:
-        moves: the links to move.
-        entries: the entries that namespaces have after the moves.
-        collect: folders without a cache and without pods.
-        work: work that starts now.
+        moves: links to move.
+        entries: entries of namespaces after the moves.
+        collect: folders to delete, because no cache and no pod uses them.
+        work: work to start.
         progress: state of each cache, by key.
-        usage: pods by cache, for the caches that have any.
-        uses: the folders that each pod may have been given; recorded before any other action.
-        waiting: caches whose link waits for starting pods, with the names of the pods.
-        no_room: caches for which the disk has no room.
-        moving_since: same meaning as in `World`, for the next plan.
-        next_at: time of the next action if nothing changes; None if it is unknown.
+        usage: pods by cache key, for caches in use.
+        uses: folders that each pod may use; recorded before any other action.
+        waiting: names of starting pods that delay the move of a link, by cache key.
+        no_room: reasons why there is not enough space for a cache, by cache key.
+        moving_since: value of `World.moving_since` for the next plan.
+        next_at: time of the next action if nothing changes; None if no action is scheduled.
     """
 
     moves: tuple[Move, ...]
@@ -81,7 +81,7 @@ class Plan:
 
 
 def make_plan(world: World) -> Plan:
-    """Return the next actions."""
+    """Return the plan for the observed values."""
     usage = find_usage(world)
     progress = {key: assess(world, desired) for key, desired in sorted(world.desired_caches.items())}
     moves, waiting, since = _plan_links(world, progress, usage)
@@ -129,7 +129,7 @@ def _plan_links(
 
 
 def _follow_moves(world: World, moves: Iterable[Move]) -> dict[str, str]:
-    """Return the targets of the links after these moves."""
+    """Return the targets of all links after these moves."""
     moved = {**world.links, **{move.link: move.target for move in moves}}
     return {link: target for link, target in moved.items() if target is not None}
 
@@ -141,7 +141,7 @@ def _list_links(world: World) -> frozenset[str]:
 
 
 def _choose_target(world: World, progress: Progress) -> str | None:
-    """Return the next target of a cache's link; None if it does not change."""
+    """Return the desired target of a cache's link; None if the link is unchanged."""
     desired, linked = progress.desired, world.links.get(progress.desired.link)
     if progress.step is Step.SERVE:
         return desired.folder
@@ -151,14 +151,14 @@ def _choose_target(world: World, progress: Progress) -> str | None:
         and linked in world.stored
         and world.find_stored(desired) is None
     ):
-        # The files in the folder were prepared for another mount path, regardless of what created them.
+        # The files in the folder were prepared for another mount path.
         return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
     if linked is None:
         return None
     former = world.stored.get(linked) if linked != desired.folder else None
-    # A new digest is refused, but the digest that pods get satisfies the current policies.
+    # The new digest is refused, but the digest that pods get satisfies the current policies.
     policies_of_image = world.image_policies.get(desired.key)
     if former is not None and policies_of_image is not None and policies_of_image.policies in former.satisfied:
         return None
@@ -185,7 +185,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     begun = {_name_work(world.desired_caches[key]) for key in world.busy if key in world.desired_caches}
     taken = sum(each.size_bytes for each in world.stored.values())
     promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
-    # Reserved for waiting caches of namespaces that are below their share; each folder counts once.
+    # Space that is reserved for waiting caches of namespaces within their share; each folder counts once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
         beyond, fetches = shares.is_beyond(each), each.step in {Step.READ_IMAGE, Step.EXTRACT}
@@ -209,5 +209,5 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
 
 
 def _name_work(desired: DesiredCache) -> str:
-    """Return the value that caches with the same work item share: a folder, or the digest whose labels are read."""
+    """Return the identity of the work on a cache: the folder, or the digest if only labels are read."""
     return desired.folder or desired.digest

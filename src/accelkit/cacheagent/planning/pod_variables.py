@@ -1,4 +1,4 @@
-"""Variables of a pod that may cause cache misses, grouped by the private copy that the container mounts."""
+"""Environment variables of a pod that may cause cache misses, by private copy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 
 from accelkit.kernelcache.formats.recorded import bound_texts, select_comparable
 
-# Limits on the data that is kept for a pod, regardless of what users write into it.
+# Limits on the data that is stored for a pod, because users control the content of the pod.
 _MAX_CONTAINERS: Final = 8
 _MAX_BYTES: Final = 4096
 
 
 class Variable(msgspec.Struct, rename="camel"):
-    """A variable of a container."""
+    """An environment variable of a container."""
 
     name: str = ""
     value: str | None = None
@@ -39,7 +39,7 @@ class Container(msgspec.Struct, rename="camel"):
 def read_variables(
     containers: Sequence[Container], copies: Collection[str]
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Return the variables with literal values in containers that mount a private copy, keyed by the copy's volume."""
+    """Return the variables with literal values in containers that mount a private copy, by volume name of the copy."""
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for container in containers[:_MAX_CONTAINERS]:
         mounted = {each.name for each in container.volume_mounts or ()}.intersection(copies)
@@ -50,6 +50,6 @@ def read_variables(
 
 
 def _read(container: Container) -> dict[str, str]:
-    # If a variable is defined several times, the last definition counts.
+    # If a variable is defined several times, the last definition is used.
     values = {each.name: None if each.value_from else each.value or "" for each in container.env or ()}
     return bound_texts(select_comparable(values), _MAX_BYTES)

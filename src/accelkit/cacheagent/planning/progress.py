@@ -1,4 +1,4 @@
-"""State of a cache on this node, and the next step; no I/O."""
+"""State of a cache on this node, and its next step; no I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, F
 class Step(StrEnum):
     """Next step for a cache.
 
-    NOTHING: the agent waits for the controller or policies, or nothing remains to be done. READ_IMAGE: read the labels
-    of the image. EXTRACT: fetch the files. VERIFY: the files exist, and the current policies must be checked. SERVE:
-    pods get the files. WITHDRAW: pods must not get the files.
+    NOTHING: wait for the controller or the policies, or do nothing because no work remains. READ_IMAGE: read the labels
+    of the image. EXTRACT: fetch the files. VERIFY: check the current policies for existing files. SERVE: let pods use
+    the files. WITHDRAW: prevent pods from using the files.
     """
 
     NOTHING = "nothing"
@@ -32,12 +32,12 @@ class Progress:
     """State of one cache on this node.
 
     Attributes:
-        desired: the desired state.
-        step: the next step, whether or not it may start now.
-        image_facts: facts about its image; None if they are unknown.
+        desired: desired state.
+        step: next step, even if it may not start yet.
+        image_facts: facts about the image; None if they are unknown.
         verdicts: verdicts on the node's cards; None if they are unknown.
-        refusal: why it is withdrawn; None if it is not withdrawn.
-        attempt: the last attempt, if it failed and is still relevant.
+        refusal: reason why the cache is withdrawn; None if it is not withdrawn.
+        attempt: last failed attempt with the current inputs; None if no such attempt exists.
     """
 
     desired: DesiredCache
@@ -49,7 +49,7 @@ class Progress:
 
     @property
     def needs_bytes(self) -> int:
-        """Data on the disk that the cache files are expected to use."""
+        """Expected size of the files on the disk, in bytes."""
         if not self.desired.delivered:
             return 0
         image_facts = self.image_facts.size_bytes if self.image_facts is not None else 0
@@ -67,17 +67,17 @@ def assess(world: World, desired: DesiredCache) -> Progress:
     policies_of_image = world.image_policies[desired.key]
     attempt = _find_attempt(world, desired)
     refusal = desired.refusal or policies_of_image.refusal
-    # The work is retried after `retry_at`, because an image may be signed later. Until it succeeds, pods get nothing.
+    # The work is retried at `retry_at`, because an image may be signed later. Until then, pods do not get the files.
     if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
-        refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
+        refusal = Refusal(describe_misfit(verdicts), "no card of the node can load the kernels")
     step = _choose_step(world, desired, image_facts) if refusal is None else Step.WITHDRAW
     return Progress(desired, step, image_facts, verdicts, refusal, attempt)
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
-    """Return the state of a cache with a different delivery: only the verdicts on the node's cards."""
+    """Return the state of a cache with another delivery than `node`, which has only verdicts on the node's cards."""
     if desired.image is None:
         return Progress(desired, Step.NOTHING)
     image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]
@@ -117,38 +117,38 @@ def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:
 
 @dataclass(frozen=True)
 class NoRoom:
-    """Why there is no room for a cache."""
+    """Reason why there is not enough space for a cache."""
 
     reason: Reason
     message: str
 
 
 def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes: int) -> NoRoom | None:
-    """Return why there is no room for a cache; None if there is.
+    """Return the reason why there is not enough space for a cache; None if there is enough space.
 
     Args:
-        world: contains the limits of the disk.
-        progress: the state of the cache.
+        world: observed values with the limits of the disk.
+        progress: state of the cache.
         taken_bytes: size of all caches in the store.
-        promised_bytes: size of the other caches that are being fetched or have precedence.
+        promised_bytes: size of other caches that are being fetched or have precedence.
     """
     disk, needed = world.disk, progress.needs_bytes
     if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
         return NoRoom(
             Reason.OVER_BUDGET,
-            f"it needs {format_gib(needed)}, and {format_gib(taken_bytes + promised_bytes)} of the "
-            f"{format_gib(disk.max_bytes)} for caches on this node are taken; raise --max-gib, or delete caches",
+            f"the cache needs {format_gib(needed)}, but {format_gib(taken_bytes + promised_bytes)} of the "
+            f"{format_gib(disk.max_bytes)} for caches on this node are in use; raise --max-gib, or delete caches",
         )
     if disk.free_bytes - promised_bytes - needed < disk.reserve_bytes:
         return NoRoom(
             Reason.NODE_FULL,
-            f"it needs {format_gib(needed)} of the {format_gib(disk.free_bytes)} that are free on this node, of which "
+            f"the cache needs {format_gib(needed)}, but this node has {format_gib(disk.free_bytes)} of free space, and "
             f"{format_gib(disk.reserve_bytes)} must stay free and {format_gib(promised_bytes)} are reserved for other "
-            "caches that are being fetched; free some space, or lower --min-free-percent and --min-free-gib",
+            "caches; free some space, or lower --min-free-percent and --min-free-gib",
         )
     return None
 
 
 def format_gib(size_bytes: int) -> str:
-    """Return an amount as text for users, in GiB."""
+    """Return a size as text in GiB."""
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

@@ -1,8 +1,7 @@
-"""Order of work: round robin over namespaces, with namespaces that exceed their share last; no I/O.
+"""Order of work: round robin over namespaces, with namespaces over their share last; no I/O.
 
-Creating a cache costs a user almost nothing, and each additional mount path is another copy. So neither the number of a
-namespace's caches nor its name decides when the caches of other namespaces are prepared, and its copies do not use up
-the room of other namespaces.
+Users can create many caches, and each mount path requires a separate copy. Therefore, neither the number nor the names
+of the caches in a namespace delay the caches of other namespaces, and copies cannot use the space of other namespaces.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from dataclasses import dataclass
 from accelkit.cacheagent.planning.progress import Progress, Step, format_gib
 from accelkit.cacheagent.planning.world import World
 
-# Steps that need work.
+# Steps that require work.
 WORK = frozenset({Step.READ_IMAGE, Step.EXTRACT, Step.VERIFY})
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Each namespace's share of the room for caches; ClusterGKMCaches count as the namespace with the empty name.
+    """Shares of namespaces in the space for caches; ClusterGKMCaches count as the namespace with the empty name.
 
     Attributes:
-        equal_bytes: the share of each namespace if all shares are equal.
+        equal_bytes: share of each namespace.
         taken_bytes: size of stored and fetched caches by namespace; shared folders are divided among their namespaces.
     """
 
@@ -31,20 +30,20 @@ class Shares:
     taken_bytes: Mapping[str, int]
 
     def is_beyond(self, progress: Progress) -> bool:
-        """Return whether a cache would make its namespace exceed its share."""
+        """Return whether the namespace would exceed its share with this cache."""
         more = 0 if progress.step is Step.VERIFY else progress.needs_bytes
         return self.taken_bytes.get(progress.desired.namespace, 0) + more > self.equal_bytes
 
     def explain(self, progress: Progress) -> str:
-        """Return why caches of other namespaces come first, as the end of a sentence."""
+        """Return the reason why caches of other namespaces have precedence, as the end of a sentence."""
         namespace = progress.desired.namespace
         whose = f"namespace {namespace} has" if namespace else "ClusterGKMCaches have"
         had = format_gib(self.taken_bytes.get(namespace, 0))
-        return f"; {whose} {had}, and caches of namespaces within {format_gib(self.equal_bytes)} each come first"
+        return f"; {whose} {had}, and namespaces with at most {format_gib(self.equal_bytes)} have precedence"
 
 
 def find_shares(world: World) -> Shares:
-    """Return the share of each namespace."""
+    """Return the shares of all namespaces."""
     requesting: dict[str, set[str]] = defaultdict(set)
     for desired in world.desired_caches.values():
         requesting[desired.folder].add(desired.namespace)
@@ -70,9 +69,9 @@ def find_shares(world: World) -> Shares:
 
 
 class Slots:
-    """Slots for concurrent work; if several namespaces have caches, none of them gets all slots.
+    """Slots for concurrent work; if several namespaces have caches, no namespace can use all slots.
 
-    A registry may respond slowly on purpose, which occupies a slot for that long.
+    A registry may deliberately respond slowly, and occupy a slot during this time.
     """
 
     def __init__(self, world: World) -> None:
@@ -82,19 +81,19 @@ class Slots:
         self._most = max(1, world.slots + len(world.busy) - (not alone))
 
     def has(self, namespace: str) -> bool:
-        """Return whether work of a namespace may start."""
+        """Return whether work for a namespace may start."""
         return self._left > 0 and self._taken[namespace] < self._most
 
     def take(self, namespace: str) -> None:
-        """Record that work of a namespace starts."""
+        """Record the start of work for a namespace."""
         self._left -= 1
         self._taken[namespace] += 1
 
 
 def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> list[Progress]:
-    """Return the caches that need work and have none in progress, in the order in which it may start.
+    """Return the caches that need work and have no work in progress, in the order in which the work may start.
 
-    Namespaces take turns, and current work counts as a turn. Within a namespace, caches with the fewest failures come
+    Namespaces take turns, and work in progress counts as a turn. Within a namespace, caches with fewer failures come
     first, so that permanent failures do not delay other caches.
     """
     positions: dict[str, int] = defaultdict(int)
@@ -106,7 +105,7 @@ def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> li
         namespace = each.desired.namespace
         early = is_early(world, each)
         ranked.append(((shares.is_beyond(each), early, positions[namespace], *_rank_within(each)), each))
-        # Caches that wait for their retry time do not use a turn.
+        # Caches that wait for a retry do not use a turn.
         positions[namespace] += not early
     return [each for _, each in sorted(ranked, key=lambda rank: rank[0])]
 
@@ -116,12 +115,12 @@ def _rank_within(progress: Progress) -> tuple[int, str]:
 
 
 def is_early(world: World, progress: Progress) -> bool:
-    """Return whether a cache waits until it may be retried or fetched again."""
+    """Return whether a cache must still wait before its retry or its next fetch."""
     return find_due(world, progress) > world.now
 
 
 def find_due(world: World, progress: Progress) -> float:
-    """Return when work on a cache may start, on the agent's clock; 0 if it does not have to wait."""
+    """Return the time on the agent's clock at which work on a cache may start; 0 if it may start now."""
     retry = progress.attempt.retry_at if progress.attempt is not None else 0.0
     pause = world.pauses.get(progress.desired.key) if progress.step is Step.EXTRACT else None
     return max(retry, pause.until if pause is not None else 0.0)

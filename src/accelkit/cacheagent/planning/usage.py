@@ -1,4 +1,4 @@
-"""Uses of caches by pods of the node, and the digests that their containers may have been given."""
+"""Uses of caches by pods on the node, including the folders that their containers may use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accelkit.gkm import names
 
 @dataclass(frozen=True)
 class Usage:
-    """Pods of the node that use one cache.
+    """Pods on the node that use one cache.
 
     Attributes:
-        pods: pods by the folder that they use.
-        following: pods that mount the claim whose path is the link.
+        pods: pods by folder.
+        following: pods that mount the claim with the path of the link.
     """
 
     pods: Mapping[str, tuple[MountingPod, ...]] = field(default_factory=dict)
@@ -26,18 +26,18 @@ class Usage:
 
     @property
     def starting(self) -> tuple[MountingPod, ...]:
-        """Pods that follow the link and have not created all containers yet."""
+        """Pods with the path of the link whose containers have not all been created yet."""
         return tuple(pod for pod in self.following if pod.starting)
 
 
 def owns_claim(desired: DesiredCache, claim: str) -> bool:
-    """Return whether a claim belongs to a cache, or to one of its digests."""
+    """Return whether a claim is the claim of a cache or a pinned claim of one of its digests."""
     return claim == desired.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(desired.key)
 
 
 def find_usage(world: World) -> dict[str, Usage]:
-    """Return the pods of each cache that is in use."""
-    # Claims that Jobs fill have the same names but do not refer to files on this node.
+    """Return the pods of each cache in use, by cache key."""
+    # Caches with other deliveries have claims with the same names, but no files on this node.
     claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
     found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
@@ -51,7 +51,7 @@ def find_usage(world: World) -> dict[str, Usage]:
             begins, digits = names.split_pinned_claim(claim)
             for desired in pinned.get((pod.namespace, begins), ()):
                 for folder, owners in folders.get(digits, {}).items():
-                    # A user may name a claim after the digits of another cache's folder in order to read it or keep it.
+                    # A user may create a claim with the digits of another cache's folder, to read or keep this folder.
                     if not owners or desired.key in owners:
                         found[desired.key][folder][pod.uid] = pod
     return {
@@ -64,9 +64,9 @@ def find_usage(world: World) -> dict[str, Usage]:
 
 
 def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders that pods of the node may have been given: recorded uses, and current uses.
+    """Return the folders that pods on the node may use: recorded uses and current uses.
 
-    A pod keeps its recorded uses, because the agent does not know when each of its containers was created.
+    The recorded uses of a pod are kept, because the agent cannot determine when each container was created.
     """
     present = {pod.uid for pod in world.pods}
     uses: dict[str, dict[str, frozenset[str]]] = {
@@ -104,9 +104,9 @@ def _index_claims(
 
 
 def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders by the digits that end pinned claim names, each with the caches whose files it contains.
+    """Return the folders and the keys of their caches, by the digits at the end of pinned claim names.
 
-    The owner of a folder without a cache is unknown.
+    The set of keys is empty for a folder without a cache.
     """
     owners: dict[str, set[str]] = defaultdict(set)
     for desired in world.desired_caches.values():

@@ -1,4 +1,4 @@
-"""Observed values at one moment, from which the agent makes its plan."""
+"""Observed values at one point in time, on which the agent bases its plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.formats import ImageLabels
 
 GIB: Final = 1 << 30
-# Target of the link of a cache that may not be used: it does not exist, so that no pod starts with an empty folder.
+# Link target for a cache that must not be used. It does not exist, so that no pod starts with an empty folder.
 WITHDRAWN: Final = "withdrawn"
-# A namespace, and the name of a link or folder whose files the pods of that namespace may read.
+# A namespace, and the name of a link or folder that the pods of this namespace may read.
 Entry = tuple[str, str]
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
-# Lower bound for policies with a short validity, because a node would otherwise look up signatures continuously.
+# Lower bound for the validity of verdicts, because a node would otherwise look up signatures continuously.
 LEAST_VERDICT_SECONDS: Final = 300.0
 
 
@@ -35,9 +35,8 @@ class Stored:
         files: number of files.
         size_bytes: size of the files.
         labels: labels of its image.
-        satisfied: the policies that it satisfied, as `ImagePolicies.policies` names them, and the time of each in
-            seconds since 1970.
-        mount_path: the mount path in its group files.
+        satisfied: times in seconds since 1970 at which the cache satisfied policies, by `ImagePolicies.policies`.
+        mount_path: mount path in the group files.
     """
 
     files: int
@@ -47,7 +46,7 @@ class Stored:
     mount_path: str = ""
 
     def was_fetched(self, policies: str) -> bool:
-        """Return whether it was previously verified for the namespace and the image of these policies.
+        """Return whether the cache was previously verified for the namespace and the image of these policies.
 
         If so, the credentials of the namespace gave access to the image.
         """
@@ -62,27 +61,27 @@ def _read_scope(policies: str) -> str:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts from an image's manifest and configuration; `packed_bytes` is the size of its layers."""
+    """Facts from the manifest and configuration of an image; `packed_bytes` is the size of its layers."""
 
     labels: ImageLabels
     packed_bytes: int
 
     @property
     def size_bytes(self) -> int:
-        """Expected size on the disk."""
+        """Expected size on the disk, in bytes."""
         return self.labels.size_bytes or self.packed_bytes
 
 
 @dataclass(frozen=True)
 class ImagePolicies:
-    """Result of the cluster's signer policies for a cache's image.
+    """Result of selecting the signer policies for the image of a cache.
 
     Attributes:
-        policies: identifies the covering policies and their content, the namespace and the image, as
-            `ExtractionRequest.policy_digest` does; after a change, the image must be verified again.
-        refusal: why no digest of the image can be accepted; None if a digest can be accepted.
-        undecided: why the policies cannot currently be evaluated; None if they can be.
-        verdict_seconds: how long a verdict is valid according to the policies.
+        policies: identity of the covering policies with their content, the namespace and the image, as in
+            `ExtractionRequest.policy_digest`; after a change, the image must be verified again.
+        refusal: reason why no digest of the image can be accepted; None if a digest can be accepted.
+        undecided: reason why the policies cannot be evaluated now; None if they can be evaluated.
+        verdict_seconds: validity of a verdict according to the policies.
     """
 
     policies: str
@@ -93,15 +92,15 @@ class ImagePolicies:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Result of the last failed work on a digest.
+    """Last failed attempt of the work on a digest.
 
     Attributes:
-        about: the inputs of the work; with other inputs, the work starts without delay.
-        failures: number of failures in a row.
-        reason: the reason of the condition.
-        message: a sentence.
-        retry_at: when the work may be retried, on the agent's clock.
-        refused: whether the signatures were rejected, as opposed to a temporary error.
+        about: inputs of the work; work with different inputs starts without delay.
+        failures: number of consecutive failures.
+        reason: reason of the condition.
+        message: message for users.
+        retry_at: time of the next attempt on the agent's clock.
+        refused: whether the signatures were rejected; false for a temporary error.
     """
 
     about: str
@@ -114,14 +113,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Disk:
-    """The store's disk in bytes, and the space that caches leave free.
+    """Disk of the store, and the space that must stay free.
 
     Attributes:
         free_bytes: free space.
-        max_bytes: limit on the total size of all caches; None for no such limit.
-        min_free_bytes: space that stays free.
+        max_bytes: maximum total size of all caches; None for no limit.
+        min_free_bytes: space that must stay free.
         total_bytes: size of the disk.
-        min_free_percent: percentage of the disk that stays free, if that is more.
+        min_free_percent: percentage of the disk that must stay free; the larger of both amounts applies.
     """
 
     free_bytes: int
@@ -132,35 +131,35 @@ class Disk:
 
     @property
     def reserve_bytes(self) -> int:
-        """Space that stays free."""
+        """Space that must stay free, in bytes."""
         return max(self.min_free_bytes, int(self.total_bytes * self.min_free_percent / 100))
 
 
 @dataclass(frozen=True)
 class World:
-    """All values from which a plan is made.
+    """Observed values on which a plan is based.
 
     Attributes:
         now: seconds of a monotonic clock.
-        node: the agent's node.
+        node: node of the agent.
         today: seconds since 1970.
         desired_caches: desired states of all caches, by key.
-        unreadable: keys of caches with an invalid status; nothing changes for them.
-        image_policies: policies for each image, by key; a cache without an image has none.
-        disk: the store's disk.
-        pods: pods of the node that mount claims.
-        stored: caches by the name of their folder.
-        broken: folders with names of caches that contain no complete cache.
-        links: by the name of the link, the target folder or WITHDRAWN.
-        entries: by namespace, the links and folders that its pods may read.
-        uses: by the UID of a pod and the key of a cache, the folders that its containers may have been given.
-        moving_since: the time since when a link should have been moved, by key.
+        unreadable: keys of caches with an invalid status, for which the agent changes nothing.
+        image_policies: policies for each image, by cache key; only caches with an image are included.
+        disk: disk of the store.
+        pods: pods on the node that mount claims.
+        stored: complete caches in the store, by folder name.
+        broken: names of cache folders without a complete cache.
+        links: target folder or WITHDRAWN, by link name.
+        entries: existing entries of namespaces.
+        uses: folders that the containers of a pod may use, by pod UID and cache key.
+        moving_since: times since which links wait to be moved, by cache key.
         image_facts: facts about images, by digest.
-        attempts: last failures, by key.
-        pauses: by key, when recently fetched caches may be fetched again.
-        busy: keys of caches with work in progress, and the expected size in bytes of that work.
-        slots: how many more work items may start.
-        changed: messages about folders whose content was found changed.
+        attempts: last failed attempts, by cache key.
+        pauses: pauses between fetches, by cache key.
+        busy: expected sizes in bytes of the work in progress, by cache key.
+        slots: number of free slots for work.
+        changed: messages about folders with changed content, by folder.
     """
 
     now: float
@@ -185,21 +184,21 @@ class World:
     changed: Mapping[str, str] = field(default_factory=dict)
 
     def find_stored(self, desired: DesiredCache) -> Stored | None:
-        """Return the stored files of a cache; None if the folder was prepared for another mount path."""
+        """Return the stored files of a cache; None if they are missing or were prepared for another mount path."""
         stored = self.stored.get(desired.folder)
-        # Without a mount path, the files refer to each other by their own folder.
+        # Without a mount path, the files contain the paths of their own folder.
         return stored if stored is not None and desired.mount_path in {"", stored.mount_path} else None
 
     def is_satisfied(self, desired: DesiredCache) -> bool:
-        """Return whether the stored files satisfy the current policies, and were verified recently enough."""
+        """Return whether the stored files satisfy the current policies according to a valid verdict."""
         policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
         at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
-        # A time in the future is the result of a wrong clock.
+        # A time in the future results from an incorrect clock.
         valid_seconds = max(policies_of_image.verdict_seconds, LEAST_VERDICT_SECONDS)
         return at is not None and 0 <= self.today - at < valid_seconds
 
     def find_image_facts(self, desired: DesiredCache) -> ImageFacts | None:
-        """Return the facts about an image, from the store or otherwise from its registry."""
+        """Return the known facts about an image, from the store or from its registry; None if they are unknown."""
         stored = self.find_stored(desired)
         return (
             ImageFacts(stored.labels, stored.size_bytes) if stored is not None else self.image_facts.get(desired.digest)
@@ -211,19 +210,19 @@ class World:
         return Path(names.build_link_path(key)).name
 
     def describe_work(self, desired: DesiredCache) -> str:
-        """Return the inputs of work on a cache."""
+        """Return a text that identifies the inputs of the work on a cache."""
         found = self.image_policies.get(desired.key)
         return f"{desired.image} {desired.mount_path} {found.policies if found is not None else ''}"
 
 
 def limit_size(disk: Disk, taken_bytes: int, promised_bytes: int, *, fetches: bool) -> int:
-    """Return the largest possible size of a cache in bytes.
+    """Return the maximum size of a cache in bytes.
 
     Args:
-        disk: contains the limits.
+        disk: disk with its limits.
         taken_bytes: size of the other caches.
         promised_bytes: size of other caches that are being fetched.
-        fetches: whether its files must still be fetched, so that the disk needs room for them.
+        fetches: whether the files must still be fetched, and therefore need free space.
     """
     most = Limits().total_bytes
     if disk.max_bytes is not None:

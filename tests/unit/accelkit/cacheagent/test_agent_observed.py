@@ -177,4 +177,4 @@ def test_a_nodes_cards_come_from_its_inventory():
 def test_an_inventory_that_cannot_be_read_leaves_the_cards_unknown_and_says_so(text):
     node = read_node({INVENTORY_ANNOTATION: text})
     assert node.facts.gpus is None
-    assert "inventory cannot be used" in node.problem
+    assert "cannot use the inventory" in node.problem

@@ -201,7 +201,7 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
     if reason:
         assert "10.00 GiB" in made.no_room["team/add"].message
         # Nobody else waits.
-        assert "come first" not in made.no_room["team/add"].message
+        assert "have precedence" not in made.no_room["team/add"].message
 
 
 def test_work_fits_into_what_is_left_of_the_budget():

@@ -91,7 +91,7 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
     assert "a/c2" not in begun(made)
     full = made.no_room["a/c2"]
     assert full.reason == "OverBudget"
-    assert "namespace a has 14.00 GiB, and caches of namespaces within 10.00 GiB each come first" in full.message
+    assert "namespace a has 14.00 GiB, and namespaces with at most 10.00 GiB have precedence" in full.message
     # Alone it has all of the room.
     alone = make_plan(
         replace(
