@@ -134,7 +134,7 @@ class DeliveryMode(Protocol):
         """
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether this mode created an object for a cache; labels that tenants can write are no proof."""
+        """Return whether this mode created an object for a cache; labels are not trusted, as tenants can write them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _explain(missed: MissedFiles, differing: Sequence[str] | None) -> str:
     if missed.new_folders:
         return f"{missed.new_folders} new folders in vLLM's cache: the key differs, {_explain_key(differing)}"
     if missed.kinds.get(MissKind.VLLM):
-        return "new files in existing folders of vLLM's cache: missing shapes or subgraphs"
+        return "files in existing folders of vLLM's cache: missing shapes or subgraphs"
     if missed.kinds.get(MissKind.TRITON):
         return "Triton kernels: different version of Triton or its compiler, different card, or missing kernels"
     return "files in folders that no supported framework uses"

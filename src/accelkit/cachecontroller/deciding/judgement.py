@@ -146,7 +146,7 @@ def decide(
     if current is None:
         if same and status.verification is not None:
             verified_at = min(now, read_time(status.verification.verified_at))
-            # If the spec has changed, the mount path may have changed as well.
+            # If the spec has changed, the mount path may also have changed.
             unchanged = status.observed_generation == cache.metadata.generation
             return _serve_former(cache, None, verified_at + again_seconds if unchanged else now)
         text = "the image is being judged"

@@ -203,10 +203,8 @@ def test_a_folder_with_content_stays_and_blocks_no_other_entry(tmp_path, entries
     for _ in range(2):
         entries.bring(frozenset({("a", folder(A)), HERE}))
     (told,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
-    assert (
-        told
-        == f"cannot update namespace entries, so pods cannot mount some caches: cannot create {path}: Directory not empty"
-    )
+    cause = f"cannot create {path}: Directory not empty"
+    assert told == f"cannot update namespace entries, so pods cannot mount some caches: {cause}"
     assert (path / "data").exists()
     assert entries.present == {HERE}
     (path / "data").unlink()
