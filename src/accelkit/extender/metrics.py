@@ -51,7 +51,7 @@ class _LedgerCollector(Collector):
         yield GaugeMetricFamily("accelkit_pods", "Pods that hold cards.", value=len(self._ledger))
         yield GaugeMetricFamily(
             "accelkit_api_silence_seconds",
-            "How long the API server has been away.",
+            "Seconds for which the API server has been unreachable.",
             value=self._silent_seconds(),
         )
 

@@ -27,6 +27,8 @@ LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
 _FORBIDDEN: Final = 403
+# Each API server uses one connection. All connections take turns, so a small number limits the wait of a review.
+_CONNECTIONS: Final = 64
 # Errors of the JSON decoder.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -104,7 +104,10 @@ async def test_what_cannot_be_protected_is_read_all_the_same(
     await stand.look()
     await stand.look()
     assert set(stand.store.stored) == {folder(A)}
-    assert sum("cannot protect the cache against writes: the disk is odd" in each.getMessage() for each in caplog.records) == 1
+    assert (
+        sum("cannot protect the cache against writes: the disk is odd" in each.getMessage() for each in caplog.records)
+        == 1
+    )
 
 
 async def test_protected_caches_are_collected(stand: ContentStand) -> None:
