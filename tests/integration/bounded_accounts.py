@@ -165,3 +165,42 @@ def keeper_bounds(namespace: str) -> list[Json]:
         scheduler_keeper_namespace=namespace,
         scheduler_timeout=60,
     )
+
+
+def second_scheduler_bounds(namespace: str, name: str) -> list[Json]:
+    """Of the second scheduler, which has the rights of kube-scheduler."""
+    return read_bounds(
+        "second_scheduler",
+        "account_policies.yaml.j2",
+        "objects.yaml.j2",
+        __second_scheduler_admission=True,
+        __second_scheduler_labels={"app.kubernetes.io/part-of": "accelkit"},
+        second_scheduler_namespace=namespace,
+        second_scheduler_name=name,
+    )
+
+
+def certificates_bounds(namespace: str) -> list[Json]:
+    """Of the renewal of certificates, which may write the Secrets of the extender and of the webhook."""
+    return read_bounds(
+        "certificates",
+        "renewal_policy.yaml.j2",
+        "renewal.yaml.j2",
+        __certificates_admission=True,
+        __certificates_labels={"app.kubernetes.io/part-of": "accelkit"},
+        __certificates_renewed=["accelkit-extender-tls", "accelkit-cache-webhook-tls"],
+        certificates_namespace=namespace,
+        certificates_renew_days=30,
+    )
+
+
+def reader_bounds(namespace: str, extender: str) -> list[Json]:
+    """Of users who read what the extender counts."""
+    return read_bounds(
+        "extender",
+        "readers.yaml.j2",
+        __extender_inspector="accelkit-inspector",
+        __extender_labels={"app.kubernetes.io/part-of": "accelkit"},
+        extender_namespace=namespace,
+        extender_name=extender,
+    )
