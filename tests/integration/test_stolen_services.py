@@ -274,6 +274,21 @@ async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(
     assert said in await find_refusal(thief.post(path, body, query=DRY))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("accelkit-certificates-1-abcde", "must not bind pods of accelkit"),
+        ("accelkit-share-check-0123456789", "not found"),
+        ("other", "not found"),
+    ],
+)
+async def test_a_thief_of_the_extender_places_no_pod_that_mounts_a_key(thief_of, name, said):
+    thief = await thief_of(EXTENDER)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    path = f"{build_collection_path('v1', 'pods', OURS)}/{name}/binding"
+    assert said in await find_refusal(thief.post(path, {"metadata": {"name": name}, "target": target}, query=DRY))
+
+
 def test_with_container_limits_a_binding_has_the_amounts_of_containers_and_no_other_annotation(control_plane):
     made = extender_bounds("default", "limited", limits=True)
     bounds = [each for each in made if each["metadata"]["name"] == "limited-bindings"]
