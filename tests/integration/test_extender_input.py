@@ -130,7 +130,7 @@ async def test_absurd_request_of_a_real_pod_is_not_bound(extender, world):
     absurd = await world.pod(2**62)
     assert "more memory than any node can have" in await extender.bind(absurd, free)
     odd = await world.pod(8, annotations={"accelkit.io/request": json.dumps({"main": {"split": 3}})})
-    assert "do not divide over 3 cards" in await extender.bind(odd, free)
+    assert "cannot be split evenly over 3 cards" in await extender.bind(odd, free)
     unreadable = await world.pod(8, annotations={"accelkit.io/request": "{"})
     assert "cannot read accelkit.io/request" in await extender.bind(unreadable, free)
     assert await extender.used(free) == 0

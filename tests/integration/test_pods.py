@@ -114,7 +114,7 @@ async def test_forced_deletion_frees_the_share_at_once(cluster):
 async def test_request_that_cannot_be_granted_says_why(cluster):
     annotation = {"accelkit.io/request": json.dumps({"main": {"split": 3}})}
     await cluster.create_pod("odd", memory=8, annotations=annotation)
-    assert "8 units do not divide over 3 cards" in await cluster.refused("odd")
+    assert "8 units cannot be split evenly over 3 cards" in await cluster.refused("odd")
 
 
 async def test_cards_that_differ_within_a_node(cluster):

@@ -73,7 +73,7 @@ def test_other_modes_plan_no_daemon_sets(run_module, api):
     api.store(NODES, write_node("a", cards=(build_card(driver="535"),)))
     answer = run_module(driver_plan, {"vendors": VENDORS, "mode": "package", "state": "recorded"})
     assert (answer["sets"], answer["changed"]) == ([], False)
-    why = "nvidia's driver is 535, and 550 is required"
+    why = "the nvidia driver has version 535, but 550 is required"
     assert answer["outdated"] == [{"node": "a", "why": why, "cordoned": False}]
 
 

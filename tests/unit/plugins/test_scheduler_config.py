@@ -92,7 +92,7 @@ def test_errors_are_sentences_and_change_nothing(config, play):
     ]
     done = play([{**each, "ignore_errors": True} for each in tasks])
     assert "http://other already binds pods" in done.stdout
-    assert f"{config.with_name('none')} does not exist" in done.stdout
+    assert f"cannot read {config.with_name('none')}: it does not exist" in done.stdout
     assert f"cannot use {config.parent} as backup_dir: it is the folder of" in done.stdout
     assert "cannot configure a static pod without the node's name" in done.stdout
     assert "'thirty-four' is not a valid Kubernetes version" in done.stdout

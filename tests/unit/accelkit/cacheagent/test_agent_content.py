@@ -68,7 +68,7 @@ async def test_what_somebody_wrote_is_found_at_the_next_look_and_taken_out(stand
     assert stand.store.links == {LINK: WITHDRAWN}
     assert not (stand.root / "claims" / LINK).exists()
     assert stand.woken == 1
-    assert "were not those that were extracted (files were changed or renamed" in stand.looks.changed[folder(A)]
+    assert "differed from the extracted files (files were changed or renamed" in stand.looks.changed[folder(A)]
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
 
 

@@ -65,8 +65,8 @@ def test_options_may_come_from_the_environment(told):
     ("arguments", "says"),
     [
         (["--webhook-port", "8443"], "set --webhook-cert and --webhook-key"),
-        (["--lease", "no-lease"], "is not the name of a Lease"),
-        (["--mirror", "nothing"], "is not a mirror"),
+        (["--lease", "no-lease"], "is not a valid name of a Lease"),
+        (["--mirror", "nothing"], "is not a valid mirror"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_next_step(told, arguments, says):

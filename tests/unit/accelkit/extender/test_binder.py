@@ -83,9 +83,9 @@ async def test_an_unknown_node_is_refused(world):
 
 async def test_a_request_that_cannot_be_granted_is_refused_with_its_sentence(world):
     world.create(**{"accelkit.io/request": '{"c": {"split": 3}}'})
-    assert "do not divide over 3 cards" in await world.bind()
+    assert "cannot be split evenly over 3 cards" in await world.bind()
     world.create("q", watched=False, **{"accelkit.io/request": '{"c": {"split": 3}}'})
-    assert "do not divide over 3 cards" in await world.bind("q")
+    assert "cannot be split evenly over 3 cards" in await world.bind("q")
 
 
 async def test_an_api_server_that_is_away_is_no_success(world):

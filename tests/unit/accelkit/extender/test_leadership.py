@@ -45,11 +45,11 @@ def test_without_a_lease_there_is_one_extender_alone(lease):
 @pytest.mark.parametrize(
     ("missing", "sentence", "next_step"),
     [
-        ({"lease": None}, "--service needs --lease", "set --lease NAMESPACE/NAME"),
-        ({"identity": None}, "--lease needs a name of this replica", "set --identity, or set POD_NAME"),
-        ({"identity": ""}, "--lease needs a name of this replica", "set --identity, or set POD_NAME"),
-        ({"advertise": None}, "--service needs our address, and '' is none", "give --advertise, or set POD_IP"),
-        ({"advertise": "here"}, "--service needs our address, and 'here' is none", "give --advertise, or set POD_IP"),
+        ({"lease": None}, "--service requires --lease", "set --lease NAMESPACE/NAME"),
+        ({"identity": None}, "--lease requires a name for this replica", "set --identity or POD_NAME"),
+        ({"identity": ""}, "--lease requires a name for this replica", "set --identity or POD_NAME"),
+        ({"advertise": None}, "--service requires an IP address of this replica, not ''", "set --advertise or POD_IP"),
+        ({"advertise": "here"}, "--service requires an IP address of this replica, not 'here'", "set --advertise or POD_IP"),
         ({"lease": "l"}, "'l' is not a valid name of a Lease", "write it as accelkit/accelkit-extender"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, 
     assert encoded(result)["Nodes" if whole else "NodeNames"] == ({"items": []} if whole else [])
     assert set(result.FailedNodes) == {"empty", "bare"}
     assert result.FailedNodes == result.FailedAndUnresolvableNodes
-    assert "do not divide over 3 cards" in result.FailedNodes["empty"]
+    assert "cannot be split evenly over 3 cards" in result.FailedNodes["empty"]
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -200,7 +200,7 @@ async def test_without_a_release_there_is_no_unit(api):
 async def test_a_unit_that_is_none_or_not_clear_is_asked_for_before_anything_changes(api):
     install(api, "g", "gcushare-device-plugin", values={"memoryUnit": "2"})
     with pytest.raises(
-        ConfigurationError, match="memoryUnit of the Helm release d/g: '2' is not a unit of memory; set it"
+        ConfigurationError, match="cannot read memoryUnit of the Helm release d/g: '2' is not a unit of memory"
     ):
         await adopt_gcushare(api)
     install(api, "g", "gcushare-device-plugin", values={"memoryUnit": "0.1"})

@@ -122,7 +122,7 @@ def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
     world.feed.take_pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
     waiting = world.feed.pending["uid-p"]
     assert waiting.request is None
-    assert "do not divide over 3 cards" in str(waiting.refusal)
+    assert "cannot be split evenly over 3 cards" in str(waiting.refusal)
 
 
 @pytest.mark.parametrize("where", ["", "n"])
@@ -255,7 +255,7 @@ def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world)
 @pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
 def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, text):
     world.feed.take_pod_event("ADDED", pod(assignment=text))
-    assert "gives container c no accelkit.io/memory" in world.ledger.find_node("n").unassigned["uid-p"].problem
+    assert "contains no accelkit.io/memory for container c" in world.ledger.find_node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
 
 
@@ -298,7 +298,7 @@ def asking(limits, *given):
 )
 def test_an_assignment_of_the_other_resource_is_not_accepted(world, resource, given):
     world.feed.take_pod_event("ADDED", asking({resource: 1}, given))
-    assert f"gives container c no {resource}" in world.ledger.find_node("n").unassigned["uid-p"].problem
+    assert f"contains no {resource} for container c" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
 def test_an_assignment_of_both_resources_is_accepted_where_both_were_asked_for(world):

@@ -37,7 +37,7 @@ def test_systemd_is_asked_for_the_files_of_the_schedulers_unit(unit, named):
     "launch", [{"kind": "static_pod"}, {"kind": "config_file"}, {"kind": "config_file", "path": "/etc/s.yaml"}], ids=str
 )
 def test_a_way_of_starting_kube_scheduler_needs_what_it_is_watched_by(launch):
-    with pytest.raises(ConfigurationError, match="needs"):
+    with pytest.raises(ConfigurationError, match="without"):
         asked(**launch)
 
 

@@ -101,7 +101,7 @@ def test_an_assignment_is_read_or_its_error_is_kept():
     assert read(container(memory=1)).assignment is None
     broken = read(container(memory=1), assignment="{").assignment
     assert isinstance(broken, AssignmentError)
-    assert "cannot be read" in str(broken)
+    assert "cannot read" in str(broken)
 
 
 def test_what_an_object_does_not_say_is_empty():

@@ -75,8 +75,8 @@ async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
     assert [(node.name, node.sentence, [change.kind for change in node.changes]) for node in nodes] == [
         ("bare", "node has no accelkit inventory", ["node_shared"]),
         ("odd", "node's accelkit inventory is unknown", ["inventory_readable"]),
-        ("fine", "node does not use the cluster's memory unit: it still has 256MiB", ["unit_of_the_cluster"]),
-        ("small", "node does not use the cluster's memory unit: it still has 256MiB", []),
+        ("fine", "node does not use the cluster's memory unit: it still uses 256MiB", ["unit_of_the_cluster"]),
+        ("small", "node does not use the cluster's memory unit: it still uses 256MiB", []),
         ("stranger", "node is unknown to accelkit", []),
     ]
     assert [node.changes[0].taken for node in nodes[:3]] == [(), (), ("x",)]

@@ -231,4 +231,4 @@ def test_the_command_says_what_is_wrong_in_a_sentence(tmp_path):
     paths = ["--authority", str(tmp_path), "--watch", str(tmp_path), "--kubeconfig", str(tmp_path / "none")]
     result = CliRunner().invoke(main, ["renew-certificates", *paths])
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: kubeconfig")
+    assert result.stderr.startswith("Error: cannot read kubeconfig")

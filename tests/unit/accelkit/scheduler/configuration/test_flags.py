@@ -114,7 +114,7 @@ def test_what_no_field_can_say_is_said_to_the_reader():
 )
 def test_a_flag_whose_value_kube_scheduler_refuses_is_named(flag, value):
     options = parse(["kube-scheduler", f"--{flag}={value}"]).options
-    with pytest.raises(ConfigurationError, match=f"flag --{flag} has the value '{value}', which kube-scheduler rej"):
+    with pytest.raises(ConfigurationError, match=f"flag --{flag}: kube-scheduler rejects its value '{value}'"):
         carry_flags(options, "v1beta1", 21)
 
 

@@ -33,5 +33,5 @@ def test_a_format_that_the_version_does_not_read_is_refused():
 
 
 def test_an_absent_file_is_refused():
-    with pytest.raises(ConfigurationError, match=r"/etc/scheduler\.yaml does not exist"):
+    with pytest.raises(ConfigurationError, match=r"cannot read /etc/scheduler\.yaml: it does not exist"):
         planned(None)

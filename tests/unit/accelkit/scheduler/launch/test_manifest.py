@@ -167,7 +167,7 @@ REFUSED = {
         PLAIN.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - exec kube-scheduler --v=2\n"),
         "it is part of a shell script",
     ),
-    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the argument 'stray'"),
+    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "'stray' is neither an option nor a value"),
     "a merge": (
         "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
         "the part to change uses a YAML alias",
@@ -175,7 +175,7 @@ REFUSED = {
     "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot read .* as YAML"),
     "a policy from a ConfigMap without its key": (
         with_options(kubeadm_manifest(21), "--policy-configmap=own"),
-        r"ConfigMap kube-system/own, .* has no key policy\.cfg",
+        r"the ConfigMap kube-system/own has no key policy\.cfg",
     ),
     "aliases": (ALIASED, "the part to change uses a YAML alias"),
     "a key twice": (

@@ -329,7 +329,7 @@ def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
     with pytest.raises(ConfigurationError, match=r"cannot read the manifest .*: it does not exist"):
         switch(host).apply(desired())
     place.symlink_to("elsewhere.yaml")
-    with pytest.raises(ConfigurationError, match="not a file but a link"):
+    with pytest.raises(ConfigurationError, match="it is a link, not a file"):
         switch(host).apply(desired())
 
 
