@@ -21,7 +21,6 @@ from accelkit.errors import ApiError, BindingError
 from accelkit.extender.bindings import read_pod_as
 from accelkit.extender.groups.batches import Batch, describe_missing
 from accelkit.extender.groups.group_index import Group, GroupSizeError
-from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.parts import GroupParts
 from accelkit.kube.views.scheduling import SchedulingPod
 from accelkit.model.pod import PodRef
@@ -62,8 +61,8 @@ class HeldBinds:
         self._sizes_are_read, self._is_unsettled = sizes_are_read, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
-        # Groups and requests of the held pods without cards.
-        self._requests: dict[str, tuple[GroupKey, PodRequest]] = {}
+        # The requests of held pods for which no cards were reserved when their binds began to wait.
+        self._requests: dict[str, tuple[str, PodRequest]] = {}
 
     async def admit(self, ref: PodRef, node: str) -> None:
         """Hold the bind of a pod until its group may be bound; return immediately for a pod without a group.
@@ -118,7 +117,7 @@ class HeldBinds:
         """Count a bind that is held.
 
         Raises:
-            BindingError: too many binds are held, or the group would exceed the quota of its namespace.
+            BindingError: too many binds are held, or the held pods would exceed the quota of their namespace.
         """
         # A namespace may hold at most as many binds as remain for other namespaces, so that a few namespaces cannot use
         # the whole limit.
@@ -131,7 +130,10 @@ class HeldBinds:
         return True
 
     def _check_quota(self, ref: PodRef) -> None:
-        """Check the quota of the namespace for this bind together with the held binds of the group.
+        """Check that the namespace may hold the requests of its held binds and of this bind together.
+
+        kube-scheduler counts a pod on its node while the bind is held, although the ledger does not. Otherwise, a
+        tenant could take the nodes from other tenants with many groups that are never complete.
 
         Raises:
             BindingError: the requests would exceed the quota of the namespace.
@@ -140,11 +142,15 @@ class HeldBinds:
         if group is None or pending is None or pending.request is None:
             return
         has_cards = self._parts.batches.has_cards
-        beside = [each for uid, (key, each) in self._requests.items() if key == group.key and not has_cards(uid)]
+        beside = [
+            each
+            for uid, (namespace, each) in self._requests.items()
+            if namespace == ref.namespace and not has_cards(uid)
+        ]
         beyond = self._parts.ledger.judge_quota(ref.namespace, pending.request, beside=beside)
         if beyond is not None:
             raise BindingError(f"pod group {group.key}: {pending.pod.dialect.format_misfit(beyond)}")
-        self._requests[ref.uid] = group.key, pending.request
+        self._requests[ref.uid] = ref.namespace, pending.request
 
     def _join(self, ref: PodRef, node: str) -> Batch | None:
         """Return the batch for which a bind has to wait; None if the bind may continue."""

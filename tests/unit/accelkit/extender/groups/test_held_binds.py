@@ -306,8 +306,9 @@ async def test_binds_beyond_the_quota_are_not_held(world):
     pods(world, "y", "i", size=9, memory=17)
     tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abcx"]
     await world.settled()
-    assert [each.done() for each in tasks] == [False, False, True, False]
+    assert [each.done() for each in tasks] == [False, False, True, True]
     assert "pod group d/g: namespace d" in await tasks[2]
+    assert "pod group d/h: namespace d" in await tasks[3]
     assert "pod group d/i: namespace d" in await world.bind("y", "n")
     world.pass_time(5)
     assert set(await asyncio.gather(*tasks[:2])) == {"pod group d/g waits: 3 of 9 pods exist"}
@@ -315,6 +316,22 @@ async def test_binds_beyond_the_quota_are_not_held(world):
     tasks.append(asyncio.create_task(world.bind("c", "n")))
     await world.settled()
     assert not tasks[-1].done()
+    world.pass_time(5)
+    await asyncio.gather(*tasks)
+
+
+async def test_binds_of_several_incomplete_groups_are_not_held_beyond_the_quota(world):
+    # kube-scheduler counts a pod on its node while its bind is held.
+    world.ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
+    for name in "abc":
+        pods(world, name, f"group-{name}", size=2)
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abc"]
+    await world.settled()
+    assert [each.done() for each in tasks] == [False, False, True]
+    assert "pod group d/group-c: namespace d" in await tasks[2]
+    # A complete group does not wait for the held binds of incomplete groups.
+    pods(world, "xy", "complete", size=2)
+    assert await asyncio.gather(world.bind("x", "n"), world.bind("y", "m")) == ["", ""]
     world.pass_time(5)
     await asyncio.gather(*tasks)
 
