@@ -114,7 +114,7 @@ async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(bed
     await bed.until("Ready", one.digest, "one")
     await bed.cache(f"{host}/team/add:v1", two.digest, "two")
     found = await bed.until("Extracted", two.digest, "two", status="False", reason="OverBudget")
-    words = "it needs 561 bytes, and 583 bytes of the 899 bytes for caches on this node are taken"
+    words = "the cache needs 561 bytes, but 583 bytes of the 899 bytes for caches on this node are in use"
     assert words in found["message"]
     await bed.delete("one")
     await bed.until("Ready", two.digest, "two")

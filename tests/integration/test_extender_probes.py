@@ -74,7 +74,7 @@ async def test_bound_pod_is_not_bound_elsewhere(extender, world):
     assert await extender.bind(pod, node) == ""
     assert node in await extender.bind(pod, other)
     await extender.shows(node, lambda view: view["cards"][0]["shares"][0]["stage"] == "confirmed")
-    assert f"bound to {node} already" in await extender.bind(pod, other)
+    assert f"is already bound to node {node}" in await extender.bind(pod, other)
     assert await extender.used(other) == 0
     assert await extender.used(node) == 24
 
