@@ -205,7 +205,9 @@ async def test_a_pinned_pod_gets_its_card_or_none(cluster):
         await cluster.pod(node, 2, request={"card_ids": ["GPU-elsewhere"]}),
         "no room on the cards that the pod names (GPU-elsewhere)",
     )
-    await cluster.refused(await cluster.pod(node, 2, request={"card_ids": [""]}), "card_ids can contain at most 128 IDs")
+    await cluster.refused(
+        await cluster.pod(node, 2, request={"card_ids": [""]}), "card_ids can contain at most 128 IDs"
+    )
 
 
 async def test_broken_rules_at_the_start_end_the_extender_with_the_next_step(control_plane, tmp_path):

@@ -46,7 +46,10 @@ def test_hints_are_reported():
             lambda: constraints_problems.constraints_problems([BROKEN], [needed_of_default()]),
             "cannot read the pod specification",
         ),
-        (lambda: machine_sets.machine_sets([{"name": "t", "source": "x"}], [SOURCE], {}), "no MachineSet has the name x"),
+        (
+            lambda: machine_sets.machine_sets([{"name": "t", "source": "x"}], [SOURCE], {}),
+            "no MachineSet has the name x",
+        ),
         (
             lambda: autoscaler_hints.autoscaler_hints({}, "other"),
             "other is not a supported autoscaler; choose one of aws, azure",

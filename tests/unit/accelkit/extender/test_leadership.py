@@ -49,7 +49,11 @@ def test_without_a_lease_there_is_one_extender_alone(lease):
         ({"identity": None}, "--lease requires a name for this replica", "set --identity or POD_NAME"),
         ({"identity": ""}, "--lease requires a name for this replica", "set --identity or POD_NAME"),
         ({"advertise": None}, "--service requires an IP address of this replica, not ''", "set --advertise or POD_IP"),
-        ({"advertise": "here"}, "--service requires an IP address of this replica, not 'here'", "set --advertise or POD_IP"),
+        (
+            {"advertise": "here"},
+            "--service requires an IP address of this replica, not 'here'",
+            "set --advertise or POD_IP",
+        ),
         ({"lease": "l"}, "'l' is not a valid name of a Lease", "write it as accelkit/accelkit-extender"),
     ],
 )

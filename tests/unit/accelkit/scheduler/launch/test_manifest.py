@@ -167,7 +167,10 @@ REFUSED = {
         PLAIN.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - exec kube-scheduler --v=2\n"),
         "it is part of a shell script",
     ),
-    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "'stray' is neither an option nor a value"),
+    "a stray word": (
+        PLAIN.replace("- --bind-address=127.0.0.1", "- stray"),
+        "'stray' is neither an option nor a value",
+    ),
     "a merge": (
         "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
         "the part to change uses a YAML alias",
