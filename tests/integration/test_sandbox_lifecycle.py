@@ -232,7 +232,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
     said = []
     options = SandboxOptions(extender_port=free_port(), apiserver_args=("--no-such-option",))
     paths = SandboxPaths(root)
-    with pytest.raises(SandboxError, match=r"kube-apiserver exited while starting:[^$]*no-such-option") as failure:
+    with pytest.raises(SandboxError, match=r"kube-apiserver exited during startup:[^$]*no-such-option") as failure:
         lifecycle.start_sandbox(paths, options, None, said.append, os.environ)
     assert "accelkit sandbox down" in failure.value.next_step
     assert said == ["starting etcd", "starting kube-apiserver", "sandbox stopped"]
@@ -249,7 +249,7 @@ def test_a_taken_port_is_named_with_the_option_that_helps(root):
 
 
 def test_down_of_nothing_says_so(root):
-    assert accelkit_sandbox("down", "--root", root) == (0, f"there is no sandbox in {root}\n")
+    assert accelkit_sandbox("down", "--root", root) == (0, f"no sandbox exists in {root}\n")
 
 
 @pytest.mark.parametrize("facts", [None, b"{"])
@@ -275,7 +275,7 @@ def test_down_never_deletes_a_folder_that_is_no_sandbox(root):
     root.mkdir()
     (root / "thesis").touch()
     code, said = accelkit_sandbox("down", "--root", root)
-    assert (code, "does not look like a sandbox" in said) == (1, True)
+    assert (code, "does not contain the files of a sandbox" in said) == (1, True)
     assert (root / "thesis").exists()
 
 

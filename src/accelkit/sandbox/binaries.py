@@ -1,6 +1,7 @@
 """The executables of the Kubernetes control plane, found on this machine or built once from accelkit's Go module.
 
-Several paths in `Binaries` may be links to one binary that reads its role from its name, so do not resolve them.
+Several paths in `Binaries` may be links to one binary, which selects the component by the link's name. Therefore, do
+not resolve these paths.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NAMES = (*_REQUIRED, "kubectl")
 _MODULE = Path(__file__).parent / "controlplane"
 _OLDEST_GO = (1, 24)  # the version in the module's go.mod
 _PROGRESS_EVERY = 10.0
-_DEADLINE = 60 * 60.0  # for one go command: far longer than slow machines need, so only a hanging command is killed
+_DEADLINE = 60 * 60.0  # for one go command; long enough for slow machines, so that only a hanging command is killed
 _TAIL_LINES = 20
 
 _Report = Callable[[str], None]
@@ -39,7 +40,7 @@ _Source = Literal["KUBEBUILDER_ASSETS", "PATH", "cache", "build"]
 
 @dataclass(frozen=True)
 class Binaries:
-    """Absolute paths of the executables, and their source."""
+    """The absolute paths of the executables, and their source."""
 
     etcd: Path
     kube_apiserver: Path
@@ -61,17 +62,17 @@ def find_cache_dir(environ: Mapping[str, str]) -> Path:
 def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callable[[str], None]) -> Binaries:
     """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, an earlier build, or a new build.
 
-    Components from different sources are never mixed, because their versions would differ. Only kubectl, which supports
-    other versions, comes from `PATH` if `KUBEBUILDER_ASSETS` does not contain it.
+    Components from different sources are never mixed, because their versions could differ. The exception is kubectl,
+    which supports other versions: it comes from `PATH` if `KUBEBUILDER_ASSETS` does not contain it.
 
     Args:
-        environ: the environment variables; `go` gets them, too.
-        cache_dir: the folder of builds, with a subfolder for each state of the Go module; created if missing.
-        report: called with each line of progress, in the caller's thread.
+        environ: the environment variables, which are also passed to `go`.
+        cache_dir: the folder of builds, with a subfolder for each version of the Go module; created if missing.
+        report: a callback for each line of progress, called in the caller's thread.
 
     Raises:
-        SandboxError: no binaries were found, and Go is missing, too old, failed or hung, or `cache_dir` is not
-            writable.
+        SandboxError: no binaries were found, and they cannot be built: Go is missing, is too old, failed or hung, or
+            `cache_dir` is not writable.
     """
     on_path = _find_executables(environ.get("PATH", ""))
     if assets := environ.get("KUBEBUILDER_ASSETS"):
@@ -79,11 +80,11 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callab
         missing = [name for name in _REQUIRED if name not in found]
         if not missing:
             return _choose_binaries(on_path | found, "KUBEBUILDER_ASSETS")
-        report(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: searching PATH and earlier builds")
+        report(f"KUBEBUILDER_ASSETS={assets} does not contain {', '.join(missing)}: searching PATH and earlier builds")
     if on_path.keys() >= set(_REQUIRED):
         return _choose_binaries(on_path, "PATH")
 
-    # The hashed bytes are those that are built, so the folder's name always matches its content.
+    # The bytes that are hashed are also the bytes that are built, so the folder's name always matches its content.
     sources = {name: (_MODULE / name).read_bytes() for name in ("go.sum", "main.go", "go.mod")}
     target = cache_dir.absolute() / hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     source: _Source = "cache"
@@ -116,17 +117,17 @@ def _is_built(target: Path) -> bool:
 
 
 def _find_go(environ: Mapping[str, str]) -> str:
-    """Return the path of a `go` that is new enough; raise SandboxError without one."""
+    """Return the path of a sufficiently new `go`; raise SandboxError if there is none."""
     found = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
-        # In /, `go` does not read a go.mod of the caller that might select a different toolchain.
+        # Run in /, so that a go.mod in the caller's folder cannot select a different toolchain.
         answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
         version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
         if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:
             return go
         found = f" ({go} is {version[0] if version else 'of unknown version'})"
     raise SandboxError(
-        "no Kubernetes control plane binaries found",
+        "cannot find the binaries of the Kubernetes control plane",
         next_step=f"set KUBEBUILDER_ASSETS to a folder with {', '.join(_REQUIRED[:-1])} and {_REQUIRED[-1]}, "
         f"or install Go {'.'.join(map(str, _OLDEST_GO))} or newer (https://go.dev/dl) so that they can be built{found}",
     )
@@ -134,12 +135,12 @@ def _find_go(environ: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _lock(path: Path, report: _Report) -> Iterator[None]:
-    """Hold a lock on a file, which is not deleted because another process may wait for it."""
+    """Hold a lock on a file. The file is not deleted, because another process may be waiting for its lock."""
     with path.open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("the Kubernetes control plane is being built by another process: waiting for it")
+            report("another process is building the Kubernetes control plane: waiting for it to finish")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -151,18 +152,18 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
     log = target.with_suffix(".log")
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as work:
-        # A copy, because the installed package may be read-only and `go` may rewrite files of the module it builds.
+        # Build a copy, because the installed package may be read-only, and `go` may rewrite files of the module.
         module, scratch, result = (Path(work, part) for part in ("module", "scratch", "result"))
         for folder in (module, scratch, result):
             folder.mkdir()
         for file, content in sources.items():
             (module / file).write_bytes(content)
-        # GOWORK: a workspace of the caller must not include the module. GOTMPDIR: a killed `go` leaves temporary files.
+        # GOWORK: the caller's workspace must not apply. GOTMPDIR: a killed `go` leaves temporary files behind.
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
         run = functools.partial(_run_go, environ={**environ, **settings}, log=log, report=report)
 
         version = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", sources["go.mod"].decode())[0]
-        report(f"building the Kubernetes {version} control plane, which takes 5 to 15 minutes once")
+        report(f"building the Kubernetes {version} control plane: the first build takes 5 to 15 minutes")
         in_module = [go, "-C", str(module)]
         run([*in_module, "mod", "download"], doing="downloading Go modules")
         packages = run([*in_module, "list", "-mod=readonly", "-deps", "."], doing="listing Go packages")
@@ -177,9 +178,9 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
 
 
 def find_ldflags(version: str) -> str:
-    """Return the linker flags that set a Kubernetes version, such as v1.34.4, in the manner of Kubernetes' scripts."""
+    """Return the linker flags that set a Kubernetes version, such as v1.34.4, as Kubernetes' build scripts do."""
     major, minor, _ = version.removeprefix("v").split(".")
-    # Go modules have no commit, and the default is a placeholder of git that would appear in User-Agent headers.
+    # A Go module does not contain its commit, and the default, a Git placeholder, would appear in User-Agent headers.
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
@@ -188,10 +189,10 @@ def find_ldflags(version: str) -> str:
 def _run_go(
     command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, report: _Report, packages: int = 0
 ) -> int:
-    """Run one `go` command with its output in `log`; return the number of lines.
+    """Run one `go` command with its output in `log`; return the number of lines of output.
 
-    With `packages`, the progress contains the number of lines, because `go build -v` prints each package that it
-    compiles. It does not print packages from Go's cache, hence "up to".
+    If `packages` is set, progress lines contain the number of compiled packages, because `go build -v` prints one line
+    for each. It does not print packages from Go's cache, hence "up to".
 
     Raises:
         SandboxError: the command failed or hung.
@@ -199,7 +200,7 @@ def _run_go(
     start = time.monotonic()
     outcome: str | None = None
     with log.open("wb") as output:
-        # A separate session, so that the compilers can be killed together with `go`.
+        # Start a separate session, so that the compilers can be killed together with `go`.
         process = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
@@ -220,5 +221,5 @@ def _run_go(
     lines = log.read_text(errors="replace").splitlines()
     if process.returncode != 0:
         tail = "\n  ".join(lines[-_TAIL_LINES:])
-        raise SandboxError(f"{doing} for the Kubernetes control plane {outcome}; {log} ends with:\n  {tail}")
+        raise SandboxError(f"{doing} for the Kubernetes control plane {outcome}. The end of {log}:\n  {tail}")
     return len(lines)

@@ -1,4 +1,4 @@
-"""The certificates and keys of the control plane, and kubeconfigs that contain them."""
+"""The certificates and keys of the control plane, and the kubeconfigs that contain them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVER_NAMES = (
     *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
     *("127.0.0.1", "10.96.0.1"),
 )
-# The user and, if it has one, the group of each client certificate.
+# The user of each client certificate, and its group, if any.
 _USERS = {
     "admin": ("admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager",),
@@ -48,14 +48,14 @@ def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
 
 
 def generate_service_account_keys() -> KeyPair:
-    """Return a key pair for service account tokens, with the public key in place of the certificate."""
+    """Return a key pair for service account tokens. The public key is in the field for the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public, encode_private_key(key))
 
 
 def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
-    """Return a kubeconfig with embedded certificates, as JSON, which is also YAML."""
+    """Return a kubeconfig with embedded certificates, in JSON, which is valid YAML."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -20,13 +20,13 @@ from accelkit.sandbox.supervisor import Supervisor
 _root = click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the sandbox. Default: ACCELKIT_SANDBOX, else ~/.local/state/accelkit/sandbox.",
+    help="Folder of the sandbox (default: ACCELKIT_SANDBOX, or ~/.local/state/accelkit/sandbox).",
 )
 
 
-@click.group(short_help="Run a whole cluster on this machine.")
+@click.group(short_help="Run a complete cluster on this machine.")
 def sandbox() -> None:
-    """Run a whole cluster on this machine, with a real control plane and simulated nodes with cards."""
+    """Run a complete cluster on this machine: a real control plane and simulated nodes with cards."""
 
 
 @sandbox.command()
@@ -51,7 +51,7 @@ def sandbox() -> None:
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds for which a resource remains without its device plugin (kubelet: 300).",
+    help="Seconds before a resource without a device plugin is removed (real kubelet: 300).",
 )
 @click.option(
     "--timeout",
@@ -72,7 +72,7 @@ def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_gr
 @sandbox.command()
 @_root
 def down(root: Path | None) -> None:
-    """Stop the sandbox and delete it, in any state."""
+    """Stop and delete the sandbox, even if it failed to start."""
     lifecycle.stop_sandbox(_paths(root), click.echo)
 
 
@@ -80,7 +80,7 @@ def down(root: Path | None) -> None:
 @_root
 @output_option
 def status(root: Path | None, output: str) -> None:
-    """Print the state and the processes of the sandbox."""
+    """Print the state and processes of the sandbox."""
     found = lifecycle.read_status(_paths(root))
 
     def build_table() -> Table:
@@ -116,5 +116,5 @@ sandbox.add_command(fake_host)
 
 
 def _paths(root: Path | None) -> SandboxPaths:
-    # Resolved, because the processes of a sandbox are found by this path.
+    # Resolved, because `down` finds the processes of a sandbox by this path.
     return SandboxPaths((root or find_default_root(os.environ)).resolve())

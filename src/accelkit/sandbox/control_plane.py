@@ -1,4 +1,4 @@
-"""The processes of the control plane: the options of each, and its readiness probes."""
+"""The processes of the control plane, with their options and readiness probes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SERVICES = "10.96.0.0/16"
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports on the loopback address, which were free when they were chosen."""
+    """Ports on the loopback address that were free when they were chosen."""
 
     etcd: int
     etcd_peer: int
@@ -46,7 +46,7 @@ class Ports:
 
 
 def render_scheduler_config(paths: SandboxPaths) -> str:
-    """Return the configuration with which kube-scheduler starts, before an extender is added."""
+    """Return the initial configuration of kube-scheduler, without an extender."""
     return (
         "# kube-scheduler of the accelkit sandbox\n"
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
@@ -65,7 +65,7 @@ def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
         paths,
         binaries.etcd,
         "etcd",
-        # The name must match --initial-cluster, even if the user's environment sets ETCD_NAME.
+        # Set the name explicitly: it must match --initial-cluster even if the user's environment contains ETCD_NAME.
         *(f"--data-dir={paths.root / 'etcd'}", "--name=default", "--unsafe-no-fsync", "--log-level=warn"),
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
@@ -73,7 +73,7 @@ def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
 
 
 def make_apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: SandboxOptions) -> Child:
-    """Return kube-apiserver, with the authorizers of a real cluster."""
+    """Return the kube-apiserver process, with the authorizers of a real cluster."""
     pki = paths.pki
     return _make_child(
         paths,
@@ -92,7 +92,7 @@ def make_apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, option
 
 
 def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return kube-controller-manager."""
+    """Return the kube-controller-manager process."""
     pki = paths.pki
     return _make_child(
         paths,
@@ -102,13 +102,13 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # Nodes must remain ready on a laptop that sleeps and on a machine with two busy cores.
+        # Nodes must remain ready on a laptop that was suspended and on a machine with two busy cores.
         "--node-monitor-grace-period=60s",
     )
 
 
 def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return kube-scheduler, whose settings, except its address, are in its configuration file."""
+    """Return the kube-scheduler process. All of its settings except its address are in its configuration file."""
     return _make_child(
         paths,
         binaries.kube_scheduler,
@@ -119,10 +119,10 @@ def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Chi
 
 
 def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
-    """Return a probe for whether `url` responds with 200. Without an authority, the certificate is not verified."""
+    """Return a probe that checks whether `url` responds with 200. Without `authority`, trust every certificate."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
-        # kube-scheduler and kube-controller-manager sign their own certificates.
+        # kube-scheduler and kube-controller-manager use self-signed certificates.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
 
@@ -138,7 +138,7 @@ def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitabl
 
 
 def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
-    """Return a probe that checks whether kube-controller-manager has created the default service account for pods."""
+    """Return a probe that checks whether the default service account for pods exists."""
 
     async def probe() -> bool:
         try:
@@ -152,7 +152,7 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
 
 
 def build_environment(paths: SandboxPaths) -> dict[str, str]:
-    """Return the environment of the sandbox's processes: that of this process, with the sandbox's root."""
+    """Return the environment of this process, with the variable that identifies the sandbox's processes."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 

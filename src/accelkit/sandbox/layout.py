@@ -1,4 +1,4 @@
-"""The folders and files of a sandbox, and the facts that other programs read: `sandbox.json`."""
+"""The folders and files of a sandbox, and the facts for other programs in `sandbox.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.errors import SandboxError
 
 FACTS_VERSION: Final = 1
 DEFAULT_EXTENDER_PORT: Final = 32766
-# Set for every process of a sandbox, so that `down` finds them in any state.
+# Set in the environment of every process of a sandbox, so that `down` always finds all of them.
 ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 
@@ -31,7 +31,7 @@ SandboxState = Literal["starting", "ready", "failed"]
 
 
 class Facts(msgspec.Struct):
-    """The facts of a sandbox for other programs; paths are absolute, and `processes` has process IDs by name."""
+    """The facts of a sandbox for other programs. Paths are absolute; `processes` maps names to process IDs."""
 
     image: str
     extender_port: int
@@ -71,12 +71,12 @@ class SandboxPaths:
 
     @property
     def nodes_file(self) -> Path:
-        """The user's nodes; missing if the default nodes are used."""
+        """The copy of the user's nodes file; missing if the default nodes are used."""
         return self.root / "nodes.yaml"
 
     @property
     def nodes(self) -> Path:
-        """The folder with the root of each node; the processes of a node access it through the run folder."""
+        """The folder with the roots of all nodes. Processes of a node access its root through the run folder."""
         return self.root / "nodes"
 
     @property
@@ -91,7 +91,7 @@ class SandboxPaths:
 
     @property
     def scheduler_config(self) -> Path:
-        """The configuration of kube-scheduler. A change of the file restarts kube-scheduler."""
+        """The configuration of kube-scheduler. The supervisor restarts kube-scheduler when this file changes."""
         return self.root / "kube-scheduler" / "config.yaml"
 
     @property
@@ -101,11 +101,11 @@ class SandboxPaths:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders that `prepare` creates. They identify a sandbox that has lost its files."""
+        """The folders that `prepare` creates. They identify a sandbox whose files are missing."""
         return self.pki, self.logs, self.nodes, self.scheduler_config.parent
 
     def build_kubeconfig_path(self, user: str) -> Path:
-        """Return the kubeconfig of one user."""
+        """Return the path of a user's kubeconfig."""
         return self.root / f"{user}.kubeconfig"
 
     def read_facts(self) -> Facts | None:
@@ -124,7 +124,7 @@ class SandboxPaths:
         try:
             return msgspec.json.decode(self.options.read_bytes(), type=SandboxOptions)
         except (OSError, msgspec.MsgspecError) as exc:
-            raise SandboxError(f"there is no sandbox in {self.root}", next_step="run `accelkit sandbox up`") from exc
+            raise SandboxError(f"no sandbox exists in {self.root}", next_step="run `accelkit sandbox up`") from exc
 
 
 def find_default_root(environ: Mapping[str, str]) -> Path:
@@ -152,12 +152,12 @@ def check_owner(paths: SandboxPaths) -> None:
         ) from exc
     if owner != os.geteuid():
         raise SandboxError(
-            f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to a folder of your own"
+            f"cannot use {paths.root}: it belongs to another user", next_step="set ACCELKIT_SANDBOX to your own folder"
         )
 
 
 def prepare(paths: SandboxPaths) -> None:
-    """Create the root folder and the folders below it, with access only for their owner.
+    """Create the root folder and the folders below it, with access for their owner only.
 
     Raises:
         SandboxError: the root belongs to another user, or cannot be created.
@@ -175,7 +175,7 @@ def prepare(paths: SandboxPaths) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file so that a reader gets the old bytes or the new ones, never a part."""
+    """Replace a file atomically: a reader gets either the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:

@@ -30,13 +30,13 @@ from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tai
 from accelkit.sandbox.run_folder import remove_run_folder
 
 _Report = Callable[[str], None]
-# Supervisors outlive this process. The references prevent a ResourceWarning of Python.
+# Supervisors keep running after this process exits. These references prevent Python's ResourceWarning.
 _supervisors: list[subprocess.Popen[bytes]] = []
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# The supervisor's lines of progress, in the format of accelkit.logs.
+# The supervisor's progress lines, in the format of accelkit.logs.
 _PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
@@ -50,7 +50,7 @@ class ProcessView(msgspec.Struct, frozen=True):
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """The facts and the processes; `running` states whether the supervisor runs."""
+    """The facts and processes of a sandbox; `running` states whether its supervisor runs."""
 
     running: bool
     facts: Facts
@@ -60,22 +60,22 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 def start_sandbox(
     paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, report: _Report, environ: Mapping[str, str]
 ) -> Facts:
-    """Start a sandbox and wait until it is ready. A sandbox that already runs is not changed.
+    """Start a sandbox and wait until it is ready. If it is already running, do not change it.
 
     Raises:
-        SandboxError: the sandbox did not start. Its processes are then stopped, and its folder is kept for the logs.
+        SandboxError: the sandbox did not start. Its processes are stopped, and its folder with the logs is kept.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
         report(f"the sandbox in {paths.root} is already running")
         return present
-    # An invalid file of the user must not stop the previous sandbox.
+    # Checked first, because an invalid nodes file must not stop the previous sandbox.
     load_nodes(nodes)
     check_owner(paths)
     if paths.root.exists():
         stop_sandbox(paths, lambda _: None)
     _check_port(options.extender_port)
-    # In the foreground, so that the user can follow the progress of a first build.
+    # Build in the foreground, so that the user can follow the progress of the first build.
     find_binaries(environ, cache_dir=find_cache_dir(environ), report=report)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
@@ -102,17 +102,20 @@ def start_sandbox(
 
 
 def stop_sandbox(paths: SandboxPaths, report: _Report) -> None:
-    """Stop all processes of a sandbox and delete its folder, in any state.
+    """Stop all processes of a sandbox and delete its folder, even if the sandbox failed to start.
 
     Raises:
-        SandboxError: a process does not exit, or the folder is not that of a sandbox, or cannot be deleted.
+        SandboxError: a process does not exit, or the folder does not contain a sandbox or cannot be deleted.
     """
     processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
-        report(f"there is no sandbox in {paths.root}")
+        report(f"no sandbox exists in {paths.root}")
         return
     if not _is_sandbox(paths) and not processes:
-        raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
+        raise SandboxError(
+            f"cannot delete {paths.root}: it does not contain the files of a sandbox",
+            next_step="if it is a sandbox, delete the folder manually",
+        )
     _stop(paths, report)
     if facts := paths.read_facts():
         remove_run_folder(Path(facts.run_folder))
@@ -121,7 +124,7 @@ def stop_sandbox(paths: SandboxPaths, report: _Report) -> None:
     except FileNotFoundError:
         pass
     except OSError as exc:
-        raise SandboxError(f"{paths.root} cannot be deleted: {exc}") from exc
+        raise SandboxError(f"cannot delete {paths.root}: {exc}") from exc
     report(f"deleted the sandbox in {paths.root}")
 
 
@@ -134,9 +137,11 @@ def read_status(paths: SandboxPaths) -> SandboxStatus:
     facts = paths.read_facts()
     if facts is None:
         if paths.facts.exists():
-            raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
-        raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
-    # A PID alone is not enough, because another process may now have it.
+            raise SandboxError(
+                f"cannot read {paths.facts}", next_step="run `accelkit sandbox down`, then `accelkit sandbox up`"
+            )
+        raise SandboxError(f"no sandbox exists in {paths.root}", next_step="run `accelkit sandbox up`")
+    # Do not rely on the PID alone, because the kernel may have reused it.
     own_pids = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
@@ -154,14 +159,17 @@ def _stop(paths: SandboxPaths, report: _Report) -> None:
     if supervisor:
         report("stopping the supervisor and its processes")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
-    # End processes that a killed supervisor left behind. Repeat this, because they may start others before they exit.
+    # End the processes that a killed supervisor left behind. Repeat, because they may start further processes.
     for _ in range(_SWEEPS):
         if not (left := find_sandbox_processes(paths.root)):
             return
         end_all(left, patience_seconds=5.0)
     if left := find_sandbox_processes(paths.root):
         pids = ", ".join(str(process.pid) for process in left)
-        raise SandboxError(f"processes of {paths.root} do not exit: {pids}", next_step="try again as their owner")
+        raise SandboxError(
+            f"cannot stop processes of the sandbox in {paths.root}: {pids}",
+            next_step="run the command again as the owner of the processes",
+        )
 
 
 def _await_ready(
@@ -170,9 +178,9 @@ def _await_ready(
     deadline = time.monotonic() + seconds
     reported = 0
     while True:
-        # Polled first, so that the last lines of a supervisor that exits are read below.
+        # Poll before reading the log, so that the last lines of an exiting supervisor are read below.
         exited = supervisor.poll() is not None
-        # Up to the last line break, because the last line may be incomplete.
+        # Read up to the last line break, because the last line may be incomplete.
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         for line in lines[reported:]:
             if progress := _PROGRESS.search(line):
@@ -185,7 +193,7 @@ def _await_ready(
             )
             raise SandboxError(
                 f"the sandbox did not start: {cause}",
-                next_step=f"the logs in {paths.root} stay until `accelkit sandbox up` or `accelkit sandbox down`",
+                next_step=f"read the logs in {paths.root}; run `accelkit sandbox down` to delete them",
             )
         if facts is not None and facts.state == "ready":
             return facts
@@ -204,7 +212,7 @@ def _check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as exc:
             raise SandboxError(
-                f"port {port} of the extender is in use or not allowed ({exc.strerror})",
+                f"cannot use port {port} for the extender: {exc.strerror}",
                 next_step="choose another port with --extender-port or ACCELKIT_EXTENDER_PORT",
             ) from exc
 
@@ -214,7 +222,7 @@ def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
 
 
 def _is_sandbox(paths: SandboxPaths) -> bool:
-    # A deletion cannot be undone, so the folder must contain a sandbox's files, or all or only a sandbox's folders.
+    # Deletion cannot be undone. Therefore, require a sandbox's files, or all or only the folders of a sandbox.
     if not paths.root.is_dir():
         return False
     if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):

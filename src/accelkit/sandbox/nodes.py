@@ -1,6 +1,6 @@
 """The simulated nodes of the sandbox, with their cards.
 
-A nodes file is YAML. Sizes may have units, and equal cards may be one entry with a count:
+A nodes file is in YAML. Sizes may have units, and equal cards may share one entry with a count:
 
     nodes:
       - name: node-1
@@ -8,7 +8,8 @@ A nodes file is YAML. Sizes may have units, and equal cards may be one entry wit
         cards:
           - {count: 8, memory: 16GiB, model: sim-16g, target: "hip:gfx90a"}
 
-Without a file, the sandbox has three nodes: one with eight equal cards, one with different cards, and one without.
+Without a file, the sandbox has three nodes: one with eight equal cards, one with different cards, and one without
+cards.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from accelkit.yaml import load_yaml
 
 __all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
-# The label that Node Feature Discovery sets on a node with a PCI device of a vendor.
+# The label that Node Feature Discovery sets on a node with a certain PCI device.
 PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
 
 _GIB = 2**30
@@ -44,8 +45,8 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
     """One card of a simulated node.
 
     Attributes:
-        numa: the NUMA node; None if the node has none.
-        target: the target of kernels for the simulated card, such as `hip:gfx90a`; empty for none.
+        numa: the NUMA node of the card, or None.
+        target: the target of kernels for the simulated card, such as `hip:gfx90a`; may be empty.
     """
 
     id: str
@@ -56,11 +57,14 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated node: `cpu` in cores, `memory_bytes` of the host, and the largest number of `pods`.
+    """One simulated node.
 
     Attributes:
-        kernel: the kernel release that it reports; empty for that of this machine.
-        system: the name of its system as in os-release, such as `Debian GNU/Linux 12 (bookworm)`.
+        cpu: the number of CPU cores.
+        memory_bytes: the memory of the host.
+        pods: the maximum number of pods.
+        kernel: the kernel release that the node reports; empty for the release of this machine.
+        system: the name of the operating system as in os-release, such as `Debian GNU/Linux 12 (bookworm)`.
     """
 
     name: str
@@ -98,10 +102,10 @@ class _NodesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_nodes(path: Path | None) -> list[NodeSpec]:
-    """Load the nodes that `path` describes, or the three default nodes without a file.
+    """Load the nodes from a file; return the three default nodes if `path` is None.
 
     Raises:
-        SandboxError: the file cannot be read or is invalid; the message names the file and the entry.
+        SandboxError: the file cannot be read or is invalid. The message contains the file and the invalid entry.
     """
     if path is None:
         return _make_default_nodes()
@@ -110,16 +114,16 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
         entries = msgspec.convert(document, _NodesFile).nodes
         specs = [_read_node(entry) for entry in entries]
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, QuantityError, SandboxError) as exc:
-        raise SandboxError(f"the nodes file {path} cannot be used: {exc}") from exc
+        raise SandboxError(f"cannot read the nodes file {path}: {exc}") from exc
     if not specs:
-        raise SandboxError(f"the nodes file {path} describes no node")
+        raise SandboxError(f"the nodes file {path} does not contain any nodes")
     _refuse_duplicates(path, "node name", (spec.name for spec in specs))
     _refuse_duplicates(path, "card id", (card.id for spec in specs for card in spec.cards))
     return specs
 
 
 def encode_cards(spec: NodeSpec) -> bytes:
-    """Encode `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
+    """Return the content of `etc/accelkit/simulated-cards.json`, which the node agent reads below the node's root."""
     cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
     return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"
 
@@ -134,7 +138,8 @@ def _make_default_nodes() -> list[NodeSpec]:
 def _read_node(entry: _NodeEntry) -> NodeSpec:
     if not _DNS_LABEL.fullmatch(entry.name):
         raise SandboxError(
-            f"{entry.name!r} is not a valid node name", next_step="use at most 63 of a-z, 0-9 and -, such as node-1"
+            f"{entry.name!r} is not a valid node name",
+            next_step="use at most 63 characters from a-z, 0-9 and -, such as node-1",
         )
     if min(entry.cpu, entry.pods) < 1:
         raise SandboxError(f"{entry.name}: cpu and pods must be at least 1")
@@ -159,7 +164,7 @@ def _read_cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCa
     if not 1 <= entry.count <= _MAX_CARDS:
         raise SandboxError(f"{node}: count must be between 1 and {_MAX_CARDS}")
     if entry.id and entry.count > 1:
-        raise SandboxError(f"{node}: an entry with an id is one card; remove its count")
+        raise SandboxError(f"{node}: an entry with an ID must be a single card; remove its count")
     memory_bytes = parse_size(entry.memory)
     model = entry.model or f"sim-{max(1, round(memory_bytes / _GIB))}g"
     return [
@@ -187,5 +192,5 @@ def _refuse_duplicates(path: Path, kind: str, names: Iterable[str]) -> None:
     known: set[str] = set()
     for name in names:
         if name in known:
-            raise SandboxError(f"the nodes file {path} has the {kind} {name} twice")
+            raise SandboxError(f"the nodes file {path} contains the {kind} {name} twice")
         known.add(name)

@@ -1,4 +1,4 @@
-"""`accelkit sandbox nodes`: all simulated nodes of one sandbox in one process, which the supervisor starts."""
+"""`accelkit sandbox nodes`: the process, started by the supervisor, that runs all simulated nodes of a sandbox."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _run(root: Path) -> None:
     paths = SandboxPaths(root)
     facts = paths.read_facts()
     if facts is None:
-        raise SandboxError(f"{paths.facts} cannot be read", next_step="set --root to the folder of a sandbox")
+        raise SandboxError(f"cannot read {paths.facts}", next_step="set --root to the folder of a sandbox")
     options = paths.read_options()
     specs = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
     kubeconfig = Path(facts.kubeconfig)

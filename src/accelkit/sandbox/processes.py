@@ -1,10 +1,10 @@
-"""Child processes, which are started with separate logs, watched, and stopped with their sessions.
+"""Child processes, each with its own log and session.
 
-A process is identified by its PID and its start time, because the kernel reuses PIDs, and signals must reach only the
+A process is identified by its PID and start time, because the kernel reuses PIDs, and signals must reach only the
 sandbox's processes.
 
-The module does not use psutil, because the sandbox needs only a few reads of /proc, and every host would have to
-install psutil.
+The module reads /proc directly instead of using psutil, because it reads only a few files, and psutil would be an
+additional dependency on every host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
 
-# Loaded at import, because little is safe between fork and exec.
+# Loaded at import, because few operations are safe between fork and exec.
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.1
@@ -45,15 +45,16 @@ def identify(pid: int) -> Identity | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command in parentheses may contain spaces, so the fields are counted after it.
+    # The command in parentheses may contain spaces, so count the fields after it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else Identity(pid, int(fields[19]))
 
 
 def find_sandbox_processes(root: Path) -> list[Identity]:
-    """Return the processes with this sandbox's root in their environment, without this process and its ancestors.
+    """Return the processes with this sandbox's root in their environment, except this process and its ancestors.
 
-    A shell that has the variable and runs `accelkit sandbox down` does not belong to the sandbox.
+    The ancestors are excluded because a shell that has the variable set and runs `accelkit sandbox down` does not
+    belong to the sandbox.
     """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
     lineage = _trace_ancestors(os.getpid())
@@ -64,14 +65,14 @@ def find_sandbox_processes(root: Path) -> list[Identity]:
         identity = identify(int(entry.name))
         with suppress(OSError):
             variables = (entry / "environ").read_bytes().split(b"\0")
-            # Identified again, because the environment may be that of a later process with the same PID.
+            # Identify the process again, because the environment may belong to a later process with the same PID.
             if identity is not None and wanted in variables and identify(identity.pid) == identity:
                 found.append(identity)
     return found
 
 
 def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
-    """Terminate processes, wait, and kill those that do not exit."""
+    """Send SIGTERM to processes, wait for them, and kill those that do not exit."""
     for number, patience in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _KILL_SECONDS)):
         for process in processes:
             send(process, number)
@@ -81,13 +82,13 @@ def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
 
 
 def send(process: Identity, number: signal.Signals) -> None:
-    """Send a signal to a process. It has no effect after the process exited, even if its PID is reused."""
+    """Send a signal to a process. Do nothing if the process has exited, even if its PID was reused."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The descriptor refers to one process. If the identity matches now, the signal reaches the right process.
+        # The descriptor always refers to the same process. If the identity matches, it is the right process.
         if identify(process.pid) == process:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
@@ -96,7 +97,7 @@ def send(process: Identity, number: signal.Signals) -> None:
 
 
 def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """Return the last lines of a log; empty if it does not exist."""
+    """Return the last lines of a log; empty if the log does not exist."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
@@ -104,13 +105,13 @@ def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
 
 
 class Child:
-    """A child of the supervisor, with its output in a log.
+    """A child process of the supervisor, with its output in a log.
 
     Args:
-        name: its name in logs and messages.
+        name: the name of the process in logs and messages.
         command: the command to run.
-        log: the file of its output, which each start truncates.
-        environ: its complete environment.
+        log: the file for the output, which is truncated at each start.
+        environ: the complete environment of the process.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:
@@ -123,19 +124,19 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process ID while the process is running, otherwise None."""
+        """The process ID if the process is running, otherwise None."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not exited."""
+        """Whether the process was started and has not exited."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> int:
         """Start the process; return its process ID.
 
         Raises:
-            SandboxError: the executable cannot be run.
+            SandboxError: the executable cannot be started.
         """
         with self.log.open("wb") as output:
             try:
@@ -149,7 +150,7 @@ class Child:
                     preexec_fn=partial(_exit_with_parent, os.getpid()),
                 )
             except OSError as exc:
-                raise SandboxError(f"{self._command[0]} cannot be run: {exc.strerror}") from exc
+                raise SandboxError(f"cannot start {self._command[0]}: {exc.strerror}") from exc
         self._identity = identify(self._process.pid)
         return self._process.pid
 
@@ -157,7 +158,7 @@ class Child:
         """Wait until the process exits; return its exit code.
 
         Raises:
-            SandboxError: it was never started.
+            SandboxError: the process was not started.
         """
         if self._process is None:
             raise SandboxError(f"{self.name} was not started")
@@ -167,24 +168,24 @@ class Child:
         """Wait until `probe` succeeds.
 
         Raises:
-            SandboxError: the process exited, or was not ready in time.
+            SandboxError: the process exited, or was not ready within `seconds`.
         """
         deadline = time.monotonic() + seconds
         while True:
             ready = await probe()
-            # Checked after the probe, because another process may respond on a port on which this one could not listen.
+            # Check this after the probe, because another process may occupy the port and respond to the probe.
             if not self.running:
-                raise SandboxError(f"{self.name} exited while starting:\n{read_tail(self.log)}\nits log is {self.log}")
+                raise SandboxError(f"{self.name} exited during startup:\n{read_tail(self.log)}\nThe log is {self.log}")
             if ready:
                 return
             if time.monotonic() > deadline:
                 raise SandboxError(
-                    f"{self.name} was not ready in {seconds:.0f} s:\n{read_tail(self.log)}\nits log is {self.log}"
+                    f"{self.name} was not ready in {seconds:.0f} s:\n{read_tail(self.log)}\nThe log is {self.log}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self, *, patience_seconds: float = 10.0) -> None:
-        """Stop the process: SIGTERM, then SIGKILL to its whole session after `patience_seconds`.
+        """Send SIGTERM to the process, and after `patience_seconds`, SIGKILL to its whole session.
 
         Raises:
             SandboxError: the process does not exit after SIGKILL.
@@ -203,7 +204,7 @@ class Child:
             try:
                 await asyncio.wait_for(process.wait(), _KILL_SECONDS)
             except TimeoutError as exc:
-                raise SandboxError(f"{self.name} ({process.pid}) does not exit after SIGKILL") from exc
+                raise SandboxError(f"cannot stop {self.name} ({process.pid}): it did not exit after SIGKILL") from exc
 
 
 def _trace_ancestors(pid: int) -> set[int]:
@@ -218,8 +219,8 @@ def _trace_ancestors(pid: int) -> set[int]:
 
 
 def _exit_with_parent(parent: int) -> None:
-    # A killed supervisor must not leave an API server running.
+    # Exit with the parent, because a killed supervisor must not leave an API server running.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # The parent was killed before prctl, which then has no effect.
+        # The parent was killed before prctl, so prctl has no effect.
         os._exit(1)

@@ -1,7 +1,7 @@
-"""The run folder of a sandbox, which gives each of its nodes a short path for UNIX sockets.
+"""The run folder of a sandbox, which provides a short path for the UNIX sockets of each node.
 
-The kernel accepts at most 107 bytes as the path of a socket, which the path of a sandbox may exceed. Therefore each
-node has a link in a folder with a short path. The link points to the node's folder in the sandbox.
+The kernel limits the path of a socket to 107 bytes, and paths below a sandbox may be longer. Therefore, each node has a
+link in a folder with a short path. The link points to the node's folder in the sandbox.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _LONGEST_SOCKET = "9999/run/123456/host/var/lib/kubelet/device-plugins/accelkit-
 
 @contextmanager
 def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]:
-    """Create a run folder with access only for its owner, and remove it at the end.
+    """Create a run folder with access for its owner only, and remove it on exit.
 
     Args:
-        paths: the sandbox, which is prepared; the nodes' folders are created there.
-        nodes: the names of the nodes, in the order of the indexes of `build_node_root`.
+        paths: the prepared sandbox, in which the nodes' folders are created.
+        nodes: the names of the nodes, in the order of the indexes for `build_node_root`.
 
     Raises:
-        SandboxError: no folder for temporary files can be used.
+        SandboxError: none of the folders for temporary files can be used.
     """
-    # Not XDG_RUNTIME_DIR, which is emptied when its user logs out, while the sandbox continues.
+    # Not in XDG_RUNTIME_DIR, which is emptied when the user logs out, although the sandbox continues to run.
     for base in (Path(tempfile.gettempdir()), Path("/tmp"), paths.root):  # noqa: S108 - checked, and of a random name
         if _is_short(base) and _is_safe(base):
             break
     else:
         raise SandboxError(
-            f"no folder has a short path and is safe from other users: neither {tempfile.gettempdir()} nor /tmp nor"
-            f" {paths.root} can contain UNIX sockets",
-            next_step="set TMPDIR to such a folder",
+            f"cannot create UNIX sockets in {tempfile.gettempdir()}, /tmp or {paths.root}: the path is too long, or"
+            " other users can replace files in the folder",
+            next_step="set TMPDIR to a folder with a short path that only you can write to",
         )
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     except OSError as exc:
         raise SandboxError(
-            f"no folder can be created in {base}: {exc.strerror}", next_step="set TMPDIR to another folder"
+            f"cannot create a folder in {base}: {exc.strerror}", next_step="set TMPDIR to another folder"
         ) from exc
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # systemd-tmpfiles deletes old files, except in a locked folder.
+        # Locked, because systemd-tmpfiles deletes old files except in locked folders.
         fcntl.flock(lock, fcntl.LOCK_SH)
         for index, name in enumerate(nodes):
             place = paths.nodes / name
@@ -70,14 +70,14 @@ def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]
 
 
 def build_node_root(folder: Path, index: int) -> Path:
-    """Return the short path of a node's root; `index` counts the sandbox's nodes from 0."""
-    # The index is shorter than the name, which may have 63 bytes.
+    """Return the short path of a node's root. The `index` of the sandbox's first node is 0."""
+    # The path contains the index instead of the name, which may have 63 bytes.
     return folder / str(index)
 
 
 def remove_run_folder(folder: Path) -> None:
-    """Remove a run folder, even one that a killed supervisor left. Ignore a missing folder or another user's."""
-    # Remaining links are harmless, and must not prevent the deletion of a sandbox.
+    """Remove a run folder, even after its supervisor was killed. Ignore it if it is missing or has another owner."""
+    # Errors are ignored, because remaining links are harmless and must not prevent the deletion of a sandbox.
     with suppress(OSError):
         found = folder.lstat()
         if not folder.name.startswith(_PREFIX) or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -94,7 +94,7 @@ def _is_short(base: Path) -> bool:
 
 
 def _is_safe(base: Path) -> bool:
-    """Return whether no other user can replace files of this user in the folder."""
+    """Return whether only this user can replace this user's files in the folder."""
     try:
         found = base.stat()
     except OSError:

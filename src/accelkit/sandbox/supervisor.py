@@ -1,8 +1,8 @@
-"""The supervisor, which starts the control plane in order, applies kube-scheduler's configuration, and stops all of it.
+"""The supervisor, which starts, watches and stops the control plane and the simulated nodes.
 
-A change of its configuration file restarts kube-scheduler, as a kubelet restarts a static pod. `state.json` beside that
-file contains the digest of the configuration in use. The simulated nodes are one process, which is restarted when it
-exits. If any other component exits, the whole sandbox fails.
+When the configuration file of kube-scheduler changes, the supervisor restarts kube-scheduler, as a kubelet restarts a
+static pod. `state.json` in the same folder contains the digest of the current configuration. The simulated nodes run in
+one process, which is restarted when it exits. If any other component exits, the whole sandbox fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BACK_OFF = BackOff(1.0, 10.0)
 
 
 class SchedulerState(msgspec.Struct):
-    """The state of kube-scheduler. `ready` is true only if the process with this `config_sha256` responds."""
+    """The state of kube-scheduler. `ready` is true only if a process with the config `config_sha256` responds."""
 
     pid: int
     config_sha256: str
@@ -52,9 +52,9 @@ class Supervisor:
     """Supervisor of one sandbox.
 
     Args:
-        paths: its folder, which is prepared.
+        paths: the prepared folder of the sandbox.
         options: the options of `up`.
-        binaries: the control plane's executables.
+        binaries: the executables of the control plane.
     """
 
     def __init__(self, paths: SandboxPaths, options: SandboxOptions, binaries: Binaries) -> None:
@@ -103,14 +103,14 @@ class Supervisor:
                 try:
                     await child.stop()
                 except SandboxError as exc:
-                    # A process that does not exit must not prevent the stop of the others.
+                    # A process that does not exit must not prevent other processes from being stopped.
                     log.warning("%s", exc)
             self._exit_stack.close()
             log.info("sandbox stopped")
 
     async def _run(self) -> None:
         paths, ports, binaries = self._paths, self._ports, self._binaries
-        # Read first, because an invalid file of the user should fail before the control plane starts.
+        # Read first, so that an invalid nodes file causes an error before the control plane starts.
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
         self._facts.run_folder = str(self._exit_stack.enter_context(open_run_folder(paths, self._facts.nodes)))
@@ -124,7 +124,7 @@ class Supervisor:
         apiserver = await self._start(
             control_plane.make_apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
         )
-        # The other components need only the API server, so they start in parallel.
+        # The remaining components depend only on the API server, so they start in parallel.
         manager = control_plane.make_controller_manager(paths, binaries, ports)
         log.info("starting %s", manager.name)
         self._children.append(manager)
@@ -148,7 +148,7 @@ class Supervisor:
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
         await manager.wait_until_ready(probe, seconds=_START_SECONDS)
-        # Without the service account, the API server refuses every pod.
+        # The API server refuses all pods until this service account exists.
         await manager.wait_until_ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
         await self._scheduler_ready.wait()
         self._write_facts(state="ready")
@@ -164,7 +164,7 @@ class Supervisor:
 
     async def _watch(self, child: Child) -> None:
         await child.wait()
-        raise SandboxError(f"{child.name} exited:\n{read_tail(child.log)}\nits log is {child.log}")
+        raise SandboxError(f"{child.name} exited:\n{read_tail(child.log)}\nThe log is {child.log}")
 
     async def _keep_nodes(self, child: Child) -> None:
         for failures in count(1):
@@ -173,7 +173,7 @@ class Supervisor:
             self._write_facts()
             code = await child.wait()
             delay = _BACK_OFF.compute(failures)
-            log.warning("the simulated nodes exited with %d, restart in %.0f s:\n%s", code, delay, read_tail(child.log))
+            log.warning("simulated nodes exited with %d, restarting in %.0f s:\n%s", code, delay, read_tail(child.log))
             await asyncio.sleep(delay)
 
     async def _keep_scheduler(self, child: Child) -> None:
@@ -183,7 +183,7 @@ class Supervisor:
                 serving = group.create_task(self._serve_scheduler(child, digest))
                 await self._wait_for_change(digest)
                 serving.cancel()
-            # The old process still runs, so `ready` is cleared before it is stopped.
+            # Clear `ready` before the old process is stopped.
             self._write_scheduler_state(ready=False, error="")
             self._write_facts()
             await child.stop()
@@ -199,18 +199,18 @@ class Supervisor:
             try:
                 await child.wait_until_ready(probe, seconds=_START_SECONDS)
             except SandboxError:
-                # Its log, which is read below, contains the reason.
+                # The log of kube-scheduler, which is read below, contains the reason.
                 pass
             else:
                 self._write_scheduler_state(ready=True, error="")
                 self._write_facts()
                 self._scheduler_ready.set()
                 await child.wait()
-            error = read_tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
+            error = read_tail(child.log) or f"kube-scheduler failed, and its log {child.log} is empty"
             self._write_scheduler_state(ready=False, error=error)
             self._write_facts()
             delay = _BACK_OFF.compute(failures)
-            log.warning("kube-scheduler failed, restart in %.0f s or when its configuration changes", delay)
+            log.warning("kube-scheduler failed, restarting in %.0f s or when its configuration changes", delay)
             await asyncio.sleep(delay)
             await child.stop()
 
@@ -220,7 +220,7 @@ class Supervisor:
         log.info("kube-scheduler's configuration has changed")
 
     def _compute_config_digest(self) -> str | None:
-        """Return the digest of kube-scheduler's configuration; None while it cannot be read."""
+        """Return the digest of kube-scheduler's configuration; None if the file cannot be read."""
         try:
             return hashlib.sha256(self._paths.scheduler_config.read_bytes()).hexdigest()
         except OSError:
@@ -231,7 +231,7 @@ class Supervisor:
         write_atomically(self._paths.scheduler_state, msgspec.json.encode(self._scheduler))
 
     def _write_facts(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
-        """Write the facts for other programs, with a new state or message if there is one."""
+        """Update the state or message, if set, and write the facts for other programs."""
         self._facts.state = state or self._facts.state
         self._facts.message = message or self._facts.message
         self._facts.processes = {child.name: child.pid for child in self._children if child.pid is not None}

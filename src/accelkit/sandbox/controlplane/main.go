@@ -1,18 +1,17 @@
-// Command controlplane is etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler and kubectl in one binary: linked together they share the
-// Kubernetes libraries, which would otherwise be linked and stored five times.
-// A symbolic link named after a component runs that component, and so does
-// `controlplane COMPONENT [FLAG...]`.
+// Command controlplane contains etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler and kubectl in one binary, so that the Kubernetes libraries
+// are linked and stored only once. To run a component, use a symbolic link
+// with the component's name, or `controlplane COMPONENT [FLAG...]`.
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
-	_ "time/tzdata" // CronJobs name time zones, and the machine may have no zone files.
+	_ "time/tzdata" // Time zones for CronJobs, because the machine may not have zone files.
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plugins.
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credential plugins of kubectl
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
@@ -27,10 +26,10 @@ import (
 
 const usage = "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubectl [FLAG...]"
 
-// play runs the named component, whose flags are os.Args[1:], to its end.
-// known is false, and nothing has run, when there is no such component.
-// Commands are constructed only for the component that runs: constructing one
-// registers feature gates and flags in process-wide registries.
+// play runs the named component with the flags os.Args[1:] until it exits.
+// If the component does not exist, play runs nothing and known is false.
+// Only the command of the requested component is constructed, because each
+// constructor registers feature gates and flags in process-wide registries.
 func play(name string) (status int, known bool) {
 	switch name {
 	case "etcd":
@@ -43,8 +42,8 @@ func play(name string) (status int, known bool) {
 	case "kube-scheduler":
 		return cli.Run(scheduler.NewSchedulerCommand()), true
 	case "kubectl":
-		// kubectl looks for plugins and its preferences while its command is
-		// constructed, before any flag is parsed; -v has to count there too.
+		// The constructor of kubectl's command searches for plugins and
+		// preferences before it parses flags, so -v must be set before.
 		_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 		kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
 		return 0, true
@@ -55,8 +54,8 @@ func play(name string) (status int, known bool) {
 func main() {
 	status, known := play(filepath.Base(os.Args[0]))
 	if !known && len(os.Args) > 1 {
-		// The components read os.Args themselves and must not see their own
-		// name as a flag.
+		// The components read os.Args themselves, so it must not contain the
+		// name of the component as a flag.
 		os.Args = os.Args[1:]
 		status, known = play(os.Args[0])
 	}

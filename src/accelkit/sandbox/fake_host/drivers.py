@@ -1,4 +1,4 @@
-"""The files of each vendor's driver for a fake card, in sysfs and proc, and its device nodes."""
+"""The files that vendors' drivers create for a fake card: in sysfs, in proc and as device nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accelkit.sandbox.fake_host.files import FakeCard, HostFiles
 
 __all__ = ["DRIVER_ENTRIES", "write_driver", "write_kfd"]
 
-# The major numbers of device nodes in the kernel or the drivers.
+# The major device numbers, as defined by the kernel or the drivers.
 _NVIDIA, _DRM, _ACCEL, _KFD, _GCU = 195, 226, 261, 511, 239
 _FIRST_RENDER = 128
 _XGMI = 11
@@ -26,7 +26,7 @@ DRIVER_ENTRIES = (
 
 
 def write_driver(host: HostFiles, card: FakeCard) -> None:
-    """Write the files of a card's driver, which exist while it is bound."""
+    """Write the files that exist while the driver of a card is bound."""
     _WRITERS[card.vendor](host, card)
 
 
@@ -85,7 +85,7 @@ def _write_xilinx(host: HostFiles, card: FakeCard) -> None:
 
 
 def _write_drm(host: HostFiles, card: FakeCard) -> None:
-    # DRM has one numbering for the cards of all vendors.
+    # DRM numbers the cards of all vendors together.
     folder = host.find_device_folder(card.bdf)
     for name, minor in (("card", card.order), ("renderD", _FIRST_RENDER + card.order)):
         entry = f"{name}{minor}"
@@ -95,7 +95,7 @@ def _write_drm(host: HostFiles, card: FakeCard) -> None:
 
 
 def write_kfd(host: HostFiles) -> None:
-    """Rewrite the compute driver's topology: a node for the processor, then one for each card of the driver."""
+    """Rewrite the topology of KFD, AMD's compute driver: a node for the processor, then a node for each card."""
     cards = [card for card in host.cards if card.vendor == "amd" and card.bdf not in host.without_driver]
     nodes = "sys/class/kfd/kfd/topology/nodes"
     shutil.rmtree(host.root / nodes, ignore_errors=True)
@@ -109,7 +109,7 @@ def write_kfd(host: HostFiles) -> None:
             "simd_count": 1216,
             "location_id": location,
             "domain": int(domain, 16),
-            # The cards of one model form a hive.
+            # All cards of one model form one hive.
             "hive_id": int(card.model.device, 16) if card.model.fabric else 0,
         }
         host.write(f"{nodes}/{here}/properties", _format_properties(properties))

@@ -1,4 +1,4 @@
-"""The folder tree of a fake host and its cards, into which its PCI devices and its drivers are written."""
+"""The folder tree of a fake host, to which the files of PCI devices and drivers are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FakeCard", "HostFiles"]
 
 @dataclass(frozen=True, slots=True)
 class FakeCard:
-    """One card; `number` is its index among the vendor's cards of the host, and `order` among all cards."""
+    """One card. `number` is its index among the vendor's cards, and `order` its index among all cards of the host."""
 
     vendor: str
     model: FakeModel
@@ -28,9 +28,9 @@ class HostFiles:
     """Writer of `sys`, `proc`, `dev` and `etc` below a root. Each call adds to the existing files.
 
     Args:
-        root: the folder, which is created if missing.
+        root: the root folder; created if missing.
         name: the name of the host, which determines its machine ID and serial numbers.
-        device_nodes: whether to create character devices, which requires root; else they are empty files.
+        device_nodes: whether to create character devices, which requires root, instead of empty files.
     """
 
     def __init__(self, root: Path, *, name: str = "fake-host", device_nodes: bool = False) -> None:
@@ -47,27 +47,27 @@ class HostFiles:
         return (self.root / "sys/bus/pci/devices" / bdf).resolve()
 
     def write(self, path: str | Path, content: str) -> None:
-        """Write a file below the root, with a newline at its end."""
+        """Write a file below the root, and append a newline."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content + "\n")
 
     def link(self, path: str, target: Path) -> None:
-        """Create a relative link below the root, in the manner of sysfs."""
+        """Create a relative link below the root, like the links in sysfs."""
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.is_symlink():
             place.symlink_to(os.path.relpath(target, place.parent.resolve()))
 
     def make_device_node(self, name: str, major: int, minor: int) -> None:
-        """Create a device node in `dev`, unless it exists."""
+        """Create a device node in `dev` if it does not exist."""
         path = self.root / "dev" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             return
         if self._device_nodes:
             os.mknod(path, stat.S_IFCHR, os.makedev(major, minor))
-            # chmod is needed because mknod applies the umask, and programs of all users open these nodes.
+            # mknod applies the umask, but all users must be able to open these nodes.
             path.chmod(0o666)
         else:
             path.touch()

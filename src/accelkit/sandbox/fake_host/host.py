@@ -1,9 +1,9 @@
-"""A host with simulated cards: the files of the kernel and the vendors' drivers, below a folder.
+"""A host with simulated cards: a folder with the files of the kernel and of the vendors' drivers.
 
     FakeHost(root).add("nvidia", 8, "H200").add("amd", 4, "MI300X")
 
-Each PCI switch has two cards, and each root complex two switches. Root complexes alternate between two NUMA nodes.
-Methods cause the faults of real hosts.
+Each PCI switch has two cards, and each root complex has two switches. Root complexes alternate between two NUMA nodes.
+Some methods simulate faults of real hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AER_TOTALS = {"correctable": "COR", "nonfatal": "NONFATAL", "fatal": "FATAL"}
 
 
 class FakeHost(HostFiles):
-    """A host whose cards can be added, can fail and can be removed; its arguments are those of HostFiles."""
+    """A host to which cards can be added, and whose cards can fail or be removed. See HostFiles for the arguments."""
 
     def add(self, vendor: str, count: int, model: str) -> Self:
         """Add cards of a vendor.
@@ -70,7 +70,7 @@ class FakeHost(HostFiles):
         write_kfd(self)
 
     def bind(self, bdf: str) -> None:
-        """Bind the driver of a card, and write the driver's files, as after its module is loaded."""
+        """Bind the driver of a card and write the driver's files, as if its module had been loaded."""
         (card,) = (each for each in self.cards if each.bdf == bdf)
         self.without_driver.discard(bdf)
         self._link_driver(card.model, bdf)
@@ -78,7 +78,7 @@ class FakeHost(HostFiles):
         write_kfd(self)
 
     def set_aer(self, bdf: str, kind: str, count: int) -> None:
-        """Set a card's counter of PCI errors; `kind` is correctable, nonfatal or fatal."""
+        """Set a card's counter of PCI errors of a `kind`: correctable, nonfatal or fatal."""
         (self.find_device_folder(bdf) / f"aer_dev_{kind}").write_text(
             f"RxErr {count}\nTOTAL_ERR_{_AER_TOTALS[kind]} {count}\n"
         )

@@ -1,4 +1,4 @@
-"""The models of cards that a fake host can have, with their facts in sysfs and the drivers' files."""
+"""The models of cards that a fake host supports, with the data for the files in sysfs and of the drivers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """One model, with PCI IDs of four hexadecimal digits, and memory in bytes.
+    """One model. Its PCI IDs have four hexadecimal digits.
 
     Attributes:
-        pci_class: the PCI class, six hexadecimal digits.
-        fabric: whether XGMI connects all cards of the model.
-        memory_file: whether a file of the driver contains the memory; otherwise the dmem controller lists it.
+        pci_class: the PCI class, in six hexadecimal digits.
+        fabric: whether XGMI connects all cards of this model.
+        memory_file: whether a driver file contains the size of the memory; otherwise, the dmem controller reports it.
     """
 
     vendor: str

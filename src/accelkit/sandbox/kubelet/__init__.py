@@ -1,4 +1,4 @@
-"""A kubelet with simulated containers. Its device manager and its sockets behave as those of the real kubelet."""
+"""A kubelet with simulated containers. Its device manager and sockets behave like those of a real kubelet."""
 
 from accelkit.sandbox.kubelet.kubelet import run_node
 

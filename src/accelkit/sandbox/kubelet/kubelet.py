@@ -1,7 +1,7 @@
-"""One simulated node, from its registration to its end.
+"""A simulated node, from its registration until it is stopped.
 
-The node's root folder is its `/`, and contains the sockets, the pods' logs and the list of its cards. The other state
-of a kubelet is on the API server, or in the checkpoint of the device manager.
+The node's root folder is its `/`. It contains the sockets, the logs of the pods and the list of cards. All other state
+of the kubelet is stored on the API server or in the checkpoint of the device manager.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEASE_SECONDS = 10.0
 _LEASE_DURATION_SECONDS = 40
 _REGISTRATION_SECONDS = 120.0
 _LEASES = build_leases_path("kube-node-lease")
-# The folders that every host has, so that manifests can mount them.
+# Folders that exist on every host, so that manifests can mount them.
 _FOLDERS = (
     *("dev", "etc/accelkit", "proc", "usr", "var/log/pods"),
     *("sys/bus", "sys/class", "sys/devices", "sys/module", "sys/fs/cgroup"),
@@ -56,22 +56,22 @@ async def run_node(
     admin_kubeconfig: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Run a node until cancelled. Its processes are then stopped, and its objects remain on the API server.
+    """Run a node until cancelled. Then stop its processes, but keep its objects on the API server.
 
     Args:
         spec: the node.
         root: the folder that is the node's `/`; created if missing.
         api: a client with all permissions.
-        image: the image, with any tag, whose containers run as processes.
-        plugin_grace_seconds: the time for which a resource remains without its device plugin; 300 in a real kubelet.
-        admin_kubeconfig: the kubeconfig with the API server's CA.
-        environ: the environment, of which a few variables are passed to the processes.
+        image: the image whose containers run as processes; its tag is ignored.
+        plugin_grace_seconds: the time before a resource without a device plugin is removed; 300 in a real kubelet.
+        admin_kubeconfig: the kubeconfig that contains the API server's CA.
+        environ: the environment variables; a few of them are passed to the processes.
 
     Raises:
-        SandboxError: the node cannot register or listen.
+        SandboxError: the node cannot register, or cannot listen on its sockets.
     """
     changed = asyncio.Event()
-    # The choice among equal devices is the same in each run.
+    # Seeded with the node's name, so that every run chooses the same among equal devices.
     chance = random.Random(spec.name)  # noqa: S311 - no secret
     manager = DeviceManager(clock=time.monotonic, grace_seconds=plugin_grace_seconds, chance=chance)
     node = NodeContext(
@@ -110,7 +110,7 @@ def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
         plugin_folder.mkdir(parents=True, exist_ok=True)
         (root / "etc/accelkit/simulated-cards.json").write_bytes(encode_cards(spec))
     except OSError as exc:
-        raise SandboxError(f"the root of {spec.name} cannot be created in {root}: {exc}") from exc
+        raise SandboxError(f"cannot create the root of {spec.name} in {root}: {exc}") from exc
 
 
 async def _register(api: ApiClient, spec: NodeSpec) -> None:
@@ -118,7 +118,7 @@ async def _register(api: ApiClient, spec: NodeSpec) -> None:
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await _retry_until_done(lambda: _create_or_update(api, spec), action=f"registration of {spec.name}")
     except TimeoutError as exc:
-        raise SandboxError(f"{spec.name} cannot register at {api.server}") from exc
+        raise SandboxError(f"cannot register {spec.name} at {api.server}: timed out") from exc
 
 
 async def _create_or_update(api: ApiClient, spec: NodeSpec) -> None:
@@ -165,7 +165,7 @@ async def _retry_until_done(attempt: Callable[[], Awaitable[None]], *, action: s
         try:
             await attempt()
         except ApiError as exc:
-            log.warning("%s failed, retry in %.0f s: %s", action, _STATUS_RETRY_SECONDS, exc)
+            log.warning("%s failed, retrying in %.0f s: %s", action, _STATUS_RETRY_SECONDS, exc)
             await asyncio.sleep(_STATUS_RETRY_SECONDS)
         else:
             return

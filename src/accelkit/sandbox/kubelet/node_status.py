@@ -22,7 +22,7 @@ _VERSION = "v1.34.4"
 
 
 def build_node_labels(spec: NodeSpec) -> dict[str, str]:
-    """Return the labels with which a node registers; those of its specification take precedence."""
+    """Return the labels with which a node registers. Labels of its specification take precedence."""
     arch = _read_architecture()
     labels = {
         "kubernetes.io/hostname": spec.name,
@@ -50,11 +50,11 @@ def build_node(spec: NodeSpec) -> dict[str, Any]:
 class NodeStatusBuilder:
     """Builder of status patches that contain only the kubelet's keys.
 
-    A removed resource is written as 0 until that patch has succeeded, and not afterwards. A client can then delete the
-    key from the node for good.
+    A removed resource is written as 0 until a patch with it succeeds, and is omitted from later patches. Therefore, a
+    client can permanently delete the key from the node.
 
     Args:
-        now: returns the time in UTC, in whole seconds.
+        now: a function that returns the time in UTC, in whole seconds.
         clock: a monotonic clock in seconds.
     """
 
@@ -94,7 +94,7 @@ class NodeStatusBuilder:
         self._removed -= patch["status"]["capacity"].keys()
 
     def _build_conditions(self) -> list[dict[str, str | datetime]]:
-        # An unchanged patch has no effect on the API server, so heartbeats are rare, like those of the real kubelet.
+        # The heartbeat time changes rarely, as in a real kubelet. An unchanged patch has no effect on the API server.
         if self._clock() - self._heartbeat[0] >= _HEARTBEAT_SECONDS:
             self._heartbeat = (self._clock(), self._now())
         good = {
@@ -115,7 +115,7 @@ def _format_numbers(numbers: Mapping[str, int]) -> dict[str, str]:
 
 
 def _build_node_info(spec: NodeSpec) -> dict[str, str]:
-    # Derived from the name, because the identities of a machine are stable.
+    # Derived from the name, so that the identities are the same after a restart.
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{spec.name}.simulated"))
     return {
         "architecture": _read_architecture(),

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes' objects that the kubelet reads, in their JSON form; other fields are ignored."""
+"""The fields of Kubernetes objects that the kubelet reads, in their JSON form; all other fields are ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PodMeta(ObjectMeta, kw_only=True, rename="camel"):
 
 
 class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A field of the pod."""
+    """A reference to a field of the pod."""
 
     field_path: str
 
@@ -101,14 +101,14 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A path of the node, with its required type; the empty type has no requirement."""
+    """A path on the node, with its required type; an empty type allows any."""
 
     path: str
     type: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """A folder with the lifetime of its pod; medium and size are ignored."""
+    """A folder that exists as long as its pod; its medium and size are ignored."""
 
 
 class TokenSource(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class TokenSource(msgspec.Struct, frozen=True):
 
 
 class ProjectedSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One source of a projected volume. A token identifies the volume of a service account."""
+    """One source of a projected volume; a source with a token marks the volume of a service account."""
 
     service_account_token: TokenSource | None = None
 
@@ -128,12 +128,12 @@ class Projected(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def account(self) -> bool:
-        """Whether it is the volume of the service account, with token, CA and namespace."""
+        """Whether this is the volume of the service account, with the token, the CA and the namespace."""
         return any(source.service_account_token is not None for source in self.sources)
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume of a supported kind, or without any of these fields, of another kind."""
+    """A volume. If none of the optional fields is set, its kind is not supported."""
 
     name: str
     host_path: HostPath | None = None

@@ -115,7 +115,7 @@ def test_down_ends_all_processes_and_deletes_everything(machine):
         f"deleted the sandbox in {machine.paths.root}",
     ]
     machine.down()
-    assert machine.said[-1] == f"there is no sandbox in {machine.paths.root}"
+    assert machine.said[-1] == f"no sandbox exists in {machine.paths.root}"
 
 
 def test_status_shows_each_process_and_what_it_takes(machine):
@@ -216,7 +216,7 @@ def test_a_mistake_in_the_nodes_file_leaves_the_sandbox_that_is_there(machine, t
 def test_a_port_that_is_taken_is_named_with_the_option_that_helps(machine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SandboxError, match=f"port {port} of the extender is in use") as failure:
+        with pytest.raises(SandboxError, match=f"cannot use port {port} for the extender") as failure:
             machine.up(extender_port=port)
     assert "--extender-port" in failure.value.next_step
     assert not machine.paths.root.exists()
@@ -226,19 +226,19 @@ def test_processes_that_do_not_end_are_named_and_nothing_is_deleted(machine, mon
     machine.up()
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "end_all", lambda _processes, patience_seconds: None)  # noqa: ARG005 - the name is given
-        with pytest.raises(SandboxError, match=r"do not exit: \d+, \d+") as failure:
+        with pytest.raises(SandboxError, match=r"cannot stop processes of the sandbox in .*: \d+, \d+") as failure:
             lifecycle.stop_sandbox(machine.paths, print)
-    assert "as their owner" in failure.value.next_step
+    assert "as the owner of the processes" in failure.value.next_step
     assert machine.paths.facts.exists()
 
 
 def test_without_a_sandbox_status_says_what_to_do(machine):
-    with pytest.raises(SandboxError, match="there is no sandbox") as failure:
+    with pytest.raises(SandboxError, match="no sandbox exists") as failure:
         lifecycle.read_status(machine.paths)
     assert "accelkit sandbox up" in failure.value.next_step
     prepare(machine.paths)
     machine.paths.facts.write_text("{")
-    with pytest.raises(SandboxError, match="cannot be read"):
+    with pytest.raises(SandboxError, match="cannot read"):
         lifecycle.read_status(machine.paths)
 
 
@@ -263,13 +263,13 @@ def test_down_never_deletes_what_is_no_sandbox(machine):
     root.mkdir()
     (root / "thesis").touch()
     (root / "pki").mkdir()
-    with pytest.raises(SandboxError, match="does not look like a sandbox"):
+    with pytest.raises(SandboxError, match="does not contain the files of a sandbox"):
         machine.down()
     assert (root / "thesis").exists()
     (root / "thesis").unlink()
     root_file = root.with_name("file")
     root_file.touch()
-    with pytest.raises(SandboxError, match="does not look like a sandbox"):
+    with pytest.raises(SandboxError, match="does not contain the files of a sandbox"):
         lifecycle.stop_sandbox(SandboxPaths(root_file), machine.said.append)
 
 
@@ -285,7 +285,7 @@ def test_nodes_of_a_folder_without_a_sandbox_say_so(machine):
     prepare(machine.paths)
     done = machine.run("nodes", "--root", machine.paths.root)
     assert done.exit_code == 1
-    assert "cannot be read" in done.stderr
+    assert "cannot read" in done.stderr
     assert "set --root to the folder of a sandbox" in done.stderr
 
 

@@ -98,7 +98,7 @@ def test_a_name_that_another_user_made_before_is_not_taken(paths, base, monkeypa
 def test_without_any_base_it_says_what_to_set(paths, monkeypatch):
     monkeypatch.setattr(run_folder, "_is_safe", lambda _: False)
     with (
-        pytest.raises(SandboxError, match=r"safe from other users.*set TMPDIR to such a folder"),
+        pytest.raises(SandboxError, match=r"other users can replace files.*set TMPDIR to a folder with a short path"),
         open_run_folder(paths, ["a"]),
     ):
         pass

@@ -179,7 +179,7 @@ async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandb
 
 async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_path, monkeypatch):
     sandbox = Sandbox(tmp_path, monkeypatch, kube_apiserver=FAILS, deaf="https://")
-    with pytest.raises(SandboxError, match=r"kube-apiserver exited while starting:\nthe disk is full"):
+    with pytest.raises(SandboxError, match=r"kube-apiserver exited during startup:\nthe disk is full"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
     facts = sandbox.paths.read_facts()
     assert facts.state == "failed"
@@ -190,7 +190,7 @@ async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_
 
 async def test_the_first_of_several_failures_is_raised_as_it_is(sandbox):
     sandbox.binaries.kube_scheduler.unlink()
-    with pytest.raises(SandboxError, match="kube-scheduler cannot be run"):
+    with pytest.raises(SandboxError, match=r"cannot start .*kube-scheduler"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
 
 

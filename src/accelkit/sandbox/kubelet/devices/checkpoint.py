@@ -1,9 +1,9 @@
 """The state that the kubelet preserves across restarts: the devices of each container, and its registered resources.
 
 After a restart, a resource has no plugin, so its devices cannot be allocated until the plugin registers again. If the
-plugin does not register, the resource is removed. Running pods keep their devices. The file has the path and the format
-of the real kubelet's checkpoint, because other programs read it. Only its checksum is missing, which depends on Go's
-formatting.
+plugin does not register within the grace period, the resource is removed. Running pods keep their devices. The file has
+the path and format of the real kubelet's checkpoint, because other programs read it. It has no checksum, because the
+checksum depends on Go's formatting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 
-# The NUMA node of devices whose plugin does not report one.
+# The NUMA node of devices for which the plugin does not report a NUMA node.
 _NO_NUMA = -1
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class _Entry(msgspec.Struct, kw_only=True):
 
 
 class _Data(msgspec.Struct, kw_only=True):
-    # Go writes a list without elements as null.
+    # Go encodes an empty list as null.
     entries: list[_Entry] | None = msgspec.field(name="PodDeviceEntries")
     resources: dict[str, list[str]] = msgspec.field(name="RegisteredDevices")
 
@@ -49,7 +49,7 @@ class _Checkpoint(msgspec.Struct, kw_only=True):
 
 
 def save_checkpoint(path: Path, manager: DeviceManager) -> None:
-    """Write the file for `load_checkpoint` atomically."""
+    """Write the checkpoint atomically."""
     entries = [
         _Entry(
             pod_uid=pod_uid,
@@ -67,7 +67,7 @@ def save_checkpoint(path: Path, manager: DeviceManager) -> None:
 
 
 def load_checkpoint(path: Path, manager: DeviceManager) -> None:
-    """Restore the saved state of the manager; without a usable file, it starts empty, like the real kubelet."""
+    """Restore the manager's state. If the file is missing or invalid, it starts empty, like a real kubelet."""
     try:
         data = msgspec.json.decode(path.read_bytes(), type=_Checkpoint).data
         entries = [(entry, pb.ContainerAllocateResponse.FromString(entry.response)) for entry in data.entries or ()]

@@ -2,17 +2,17 @@
 
 Device plugins cannot distinguish its behaviour from that of the real one:
 
-* Devices of an init container that is not a sidecar are offered first to the containers after it, until an app
-  container or a sidecar gets them. Only the pod of the last allocation has such devices.
-* The next choice is the free devices that the plugin prefers, then any free devices. Their order is that of a Go map in
-  the real manager, and that of the injected generator here.
-* After a plugin disconnects, its devices stay, and are unhealthy: the capacity stays, and no device can be allocated.
-  After the grace period, the resource is removed, and is reported as removed exactly once.
+* The containers after an init container that is not a sidecar reuse its devices first, until an app container or a
+  sidecar gets them. Only the pod of the last allocation has reusable devices.
+* The manager then chooses free devices that the plugin prefers, then any free devices. The real manager chooses among
+  equal devices in the order of a Go map. This manager uses the injected random number generator.
+* After a plugin disconnects, its devices remain in the capacity but are unhealthy, so they cannot be allocated. After
+  the grace period, the resource is removed, and is reported as removed exactly once.
 
-In one case it is stricter. A container that requests an extended resource without a registered plugin fails. The real
-manager admits it without devices if the node's status does not contain the resource.
+There is one difference: a container fails if it requests an extended resource without a registered plugin. The real
+manager admits the container without devices if the node's status does not contain the resource.
 
-The caller ensures that only one allocation runs at a time.
+The caller must ensure that only one allocation runs at a time.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class DeviceManager:
 
     Args:
         clock: a monotonic clock in seconds.
-        grace_seconds: the time for which a resource remains without its plugin.
-        chance: the generator that chooses among equal free devices.
+        grace_seconds: the time before a resource without a plugin is removed.
+        chance: the random number generator that chooses among equal free devices.
     """
 
     def __init__(self, *, clock: Callable[[], float], grace_seconds: float, chance: random.Random) -> None:
@@ -70,15 +70,15 @@ class DeviceManager:
         self._unhealthy: dict[str, set[str]] = {}
         self._allocated: dict[str, set[str]] = {}
         self._allocations: dict[str, dict[str, dict[str, DeviceAllocation]]] = {}
-        # The pod of the last allocation, and the reusable devices of its init containers, by resource.
+        # The UID of the pod of the last allocation, and the reusable devices of its init containers by resource.
         self._reusable: tuple[str | None, dict[str, set[str]]] = (None, {})
 
     def connect_plugin(self, resource: str, options: PluginOptions, calls: PluginCalls) -> None:
-        """Add a registered plugin. The devices of an earlier plugin stay until the new one lists its devices."""
+        """Add a registered plugin. The devices of the previous plugin remain until the new plugin lists its devices."""
         self._endpoints[resource] = _Endpoint(options, calls)
 
     def update_devices(self, resource: str, devices: Iterable[PluginDevice]) -> None:
-        """Replace the devices of a resource by the complete list of its plugin."""
+        """Replace the devices of a resource with the plugin's complete list."""
         listed = {device.id: device for device in devices}
         self._devices[resource] = listed
         self._healthy[resource] = {device.id for device in listed.values() if device.healthy}
@@ -95,7 +95,7 @@ class DeviceManager:
         endpoint.stopped_at = self._clock()
 
     def collect_resources(self) -> NodeResources:
-        """Return the numbers for the node's status; remove the resources whose grace period is over."""
+        """Remove the resources whose grace period has ended; return the numbers for the node's status."""
         removed = frozenset(
             resource for resource in self._healthy.keys() | self._unhealthy.keys() if self._is_expired(resource)
         )
@@ -115,9 +115,9 @@ class DeviceManager:
         return min(stops) + self._grace_seconds if stops else None
 
     async def allocate(self, pod_uid: str, container: DeviceRequest) -> None:
-        """Allocate the devices of a container; the caller passes the containers of a pod in the order of their start.
+        """Allocate the devices of a container. Call this for the containers of a pod in the order of their start.
 
-        A container that already has devices keeps them. A failure changes nothing for this container.
+        A container that already has devices keeps them. A failed call does not change this container's devices.
 
         Raises:
             DevicePluginError: the allocation failed, with the real kubelet's message.
@@ -180,7 +180,7 @@ class DeviceManager:
         return frozenset(self._allocations)
 
     def find_device(self, resource: str, device_id: str) -> PluginDevice | None:
-        """Return a device from the last list of its plugin."""
+        """Return a device from the plugin's last list, or None."""
         return self._devices.get(resource, {}).get(device_id)
 
     def list_healthy_devices(self) -> dict[str, list[PluginDevice]]:
@@ -252,7 +252,7 @@ class DeviceManager:
         return set(preferred)
 
     def _draw(self, pool: set[str], number: int) -> set[str]:
-        # Sorted, so that the choice depends only on the seed, not on the order of the set.
+        # Sorted, so that the choice depends only on the seed and not on the order of the set.
         return set(self._chance.sample(sorted(pool), min(number, len(pool))))
 
     def _is_known(self, resource: str) -> bool:

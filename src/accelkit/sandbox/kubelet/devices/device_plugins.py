@@ -1,10 +1,12 @@
 """The kubelet's side of the device plugin API: the registration service, and the stream of each plugin's devices.
 
-Like the real kubelet, it removes the sockets in its folder when it starts, and plugins must detect that. It connects to
-a plugin during the plugin's Register call. It accepts messages up to gRPC's default limit of 4,194,304 bytes, and
-disconnects a plugin that sends more. When a plugin's stream ends after a newer registration of the resource, the newer
-one is dropped, too, because the real kubelet finds the client by resource when a stream ends. A plugin that registers
-again must therefore close its earlier stream first, or register once more.
+Like the real kubelet, the server removes the sockets in its folder when it starts, and plugins must detect the removal.
+It connects to a plugin during the plugin's Register call. It accepts messages up to gRPC's default limit of 4,194,304
+bytes, and disconnects a plugin that sends a larger message.
+
+When a plugin's stream ends after a newer registration of the same resource, the newer registration is also removed,
+because the real kubelet finds the client by resource when a stream ends. Therefore, a plugin that registers again must
+close its earlier stream first, or register a second time.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ _STOP_SECONDS = 1.0
 
 
 class PluginServer:
-    """The registration service of one node and the connections to its plugins.
+    """The registration service of one node, and the connections to its plugins.
 
     Args:
         folder: the node's `var/lib/kubelet/device-plugins`.
         manager: the device manager, which receives the plugins and their devices.
-        on_change: called in the event loop after the node's resources may have changed.
+        on_change: a callback in the event loop, called when the node's resources may have changed.
     """
 
     def __init__(self, folder: Path, manager: DeviceManager, *, on_change: Callable[[], None]) -> None:
@@ -75,7 +77,7 @@ class PluginServer:
         await asyncio.gather(*self._streams, return_exceptions=True)
 
     async def register(self, request: pb.RegisterRequest) -> None:
-        """Connect to the plugin of a request, and follow its devices.
+        """Connect to the plugin that sent the request, and follow its list of devices.
 
         Raises:
             DevicePluginError: the request is invalid, or the plugin does not respond on its socket.
@@ -108,8 +110,8 @@ class PluginServer:
                 self._manager.update_devices(resource, devices)
                 self._on_change()
         except DevicePluginError as exc:
-            log.warning("list of plugin ended resource=%s reason=%s", resource, exc)
-            # The current connection may be a newer one: see the module's docstring.
+            log.warning("plugin stream ended resource=%s reason=%s", resource, exc)
+            # The current connection may be newer than the one that ended: see the module docstring.
             current = self._current.pop(resource, None)
             if current is not None:
                 await current.close()
@@ -146,6 +148,6 @@ def check_socket_path(path: Path) -> None:
     """Raise SandboxError if the path is too long for a UNIX socket."""
     if len(str(path).encode()) > SOCKET_PATH_BYTES:
         raise SandboxError(
-            f"the path of a socket has at most {SOCKET_PATH_BYTES} bytes, and {path} is longer",
+            f"cannot create the socket {path}: the path is longer than {SOCKET_PATH_BYTES} bytes",
             next_step="move the sandbox to a folder with a shorter path",
         )

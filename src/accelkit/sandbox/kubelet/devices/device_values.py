@@ -1,6 +1,6 @@
-"""The values of the device manager, without I/O.
+"""The data types of the device manager, without I/O.
 
-`PluginCalls` is the interface of a connected plugin, which the gRPC connection and the tests implement.
+`PluginCalls` is the interface of a connected plugin. The gRPC connection and the tests implement it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _SUBDOMAIN_LENGTH = 253
-# The API server also uses these resources in quotas with this prefix, so the name must be valid with it.
+# Quotas use the resource name with this prefix, so the prefixed name must also be valid.
 _QUOTA_PREFIX = "requests."
 
 
@@ -43,7 +43,7 @@ class ContainerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginDevice:
-    """One device of a plugin's list; `numa` has its NUMA nodes, and is empty if the plugin does not report any."""
+    """A device from a plugin's list, with its NUMA nodes in `numa`, if the plugin reports any."""
 
     id: str
     healthy: bool = True
@@ -60,7 +60,7 @@ class PluginOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRequest:
-    """The request of one container; `limits` maps a resource to a number of devices."""
+    """The request of one container; `limits` contains the number of devices by resource."""
 
     name: str
     kind: ContainerKind
@@ -76,7 +76,7 @@ class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin's response to Allocate for one container; `devices` are host paths."""
+    """A plugin's response to Allocate for one container; `devices` contains host paths."""
 
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResources:
-    """Numbers of devices for the node's status; `removed` resources are new since the last call and become 0 once."""
+    """Numbers of devices for the node's status; `removed` lists the resources removed since the previous call."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -95,16 +95,16 @@ class NodeResources:
 
 
 class PluginCalls(Protocol):
-    """The calls to one connected plugin; each raises DevicePluginError."""
+    """The calls to one connected plugin. Each call raises DevicePluginError on failure."""
 
     async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """Call GetPreferredAllocation; the response is a hint."""
+        """Call GetPreferredAllocation; return the preferred device IDs, which are only a hint."""
 
     async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
         """Call Allocate; return the settings of a container with these devices."""
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
-        """Call PreStartContainer, before a container starts."""
+        """Call PreStartContainer before a container starts."""
 
 
 def is_extended_resource_name(name: str) -> bool:

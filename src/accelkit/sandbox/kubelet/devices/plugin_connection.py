@@ -1,4 +1,4 @@
-"""One connection to one device plugin, with the calls of v1beta1 as values and failures as DevicePluginError."""
+"""A connection to a device plugin with the v1beta1 API, which reports failures as DevicePluginError."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ Answer = TypeVar("Answer")
 
 _HEALTHY = "Healthy"
 _CONNECT_SECONDS = 10.0
-# The real kubelet waits for Allocate and GetPreferredAllocation without a timeout, which would block the sandbox.
+# A timeout for Allocate and GetPreferredAllocation. The real kubelet has none, but a hanging plugin must not block the
+# sandbox.
 _ALLOCATE_SECONDS = 60.0
 _PREFERRED_SECONDS = 30.0
 _PRE_START_SECONDS = 30.0
 
 
 class PluginConnection:
-    """A channel to the plugin at a socket, with gRPC's default limit of 4,194,304 bytes for received messages."""
+    """A channel to a plugin's socket, with gRPC's default limit of 4,194,304 bytes for received messages."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource = resource
         self._socket = socket
-        # gRPC servers in Go refuse an authority that is a path.
+        # gRPC servers in Go refuse a path as the authority.
         options = [("grpc.default_authority", "localhost")]
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=options)
         self._plugin = DevicePluginStub(self._channel)
 
     async def connect(self) -> PluginOptions:
-        """Connect, and return the plugin's options."""
+        """Connect to the plugin and return its options."""
         call = self._plugin.GetDevicePluginOptions(pb.Empty(), timeout=_CONNECT_SECONDS, wait_for_ready=True)
         try:
             options = await _await_answer(call)
@@ -46,7 +47,7 @@ class PluginConnection:
         return PluginOptions(preferred=options.get_preferred_allocation_available, pre_start=options.pre_start_required)
 
     async def follow_devices(self) -> AsyncIterator[list[PluginDevice]]:
-        """Yield each complete list of devices that the plugin sends. The end of the stream raises DevicePluginError."""
+        """Yield each complete list of devices that the plugin sends; raise DevicePluginError when the stream ends."""
         try:
             async for response in self._plugin.ListAndWatch(pb.Empty()):
                 yield [_read_device(device) for device in response.devices]
@@ -85,7 +86,7 @@ class PluginConnection:
 
 
 def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
-    """Return a plugin's response for one container as a value."""
+    """Convert a plugin's response for one container from its protobuf message."""
     return AllocateResponse(
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
@@ -99,7 +100,7 @@ def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
 
 
 def build_response(response: AllocateResponse) -> pb.ContainerAllocateResponse:
-    """Return the value in the form of the kubelet's checkpoint."""
+    """Convert a response to the protobuf message that the kubelet's checkpoint contains."""
     return pb.ContainerAllocateResponse(
         envs=response.environment,
         devices=[pb.DeviceSpec(host_path=path, container_path=path) for path in response.devices],
@@ -125,6 +126,6 @@ async def _await_answer(call: Awaitable[Answer]) -> Answer:
 
 
 def _convert_error(exc: grpc.aio.AioRpcError) -> DevicePluginError:
-    # In the form of Go's gRPC, because users search for these messages.
+    # Formatted like errors of Go's gRPC, because users search for these messages.
     code = exc.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
     return DevicePluginError(f"rpc error: code = {code} desc = {exc.details()}")

@@ -1,7 +1,7 @@
 """The kubelet's pod resources API: the devices that each container holds.
 
-Like the real one, it returns one entry for each device and NUMA node, never a list of devices in one entry. Init
-containers that are not sidecars are omitted, and so are pods that have ended.
+Like the real API, it returns one entry for each device and NUMA node, never several devices in one entry. It omits init
+containers that are not sidecars, and pods that have ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PodResourcesServer:
     Args:
         folder: the node's `var/lib/kubelet/pod-resources`.
         manager: the device manager.
-        active_pods: returns the node's pods that have not ended.
+        active_pods: a function that returns the node's pods that have not ended.
     """
 
     def __init__(self, folder: Path, manager: DeviceManager, *, active_pods: Callable[[], Iterable[Pod]]) -> None:

@@ -1,4 +1,4 @@
-"""One container of a pod: simulated, or a process that is restarted according to the pod's policy."""
+"""A container of a pod: either simulated, or a process that is restarted according to the pod's restart policy."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 _BACK_OFF = BackOff(1.0, 30.0)
 _RETRY_SECONDS = 5.0
-# After a run of this length, the back-off of a container starts from its shortest value.
+# If a container ran for at least this time, its back-off starts again at the shortest value.
 _HEALTHY_SECONDS = 600.0
-# The maximum sizes of a termination message, and of the end of a log that is used in its place.
+# The maximum size of a termination message, and of the end of a log that replaces a missing message.
 _MESSAGE_BYTES = 4096
 _LOG_BYTES = 2048
 
@@ -40,9 +40,9 @@ class NodeContext:
 
     Attributes:
         root: the folder that is the node's `/`.
-        image: the image whose containers run as processes, with any tag.
+        image: the image whose containers run as processes; its tag is ignored.
         authority: the API server's CA certificates in PEM.
-        now: returns the time in UTC, in whole seconds as in Kubernetes objects.
+        now: a function that returns the time in UTC, in whole seconds as in Kubernetes objects.
     """
 
     name: str
@@ -55,7 +55,7 @@ class NodeContext:
     now: Callable[[], datetime]
 
     def runs_here(self, container: Container) -> bool:
-        """Return whether the container runs as a process; all others are simulated."""
+        """Return whether the container runs as a process; otherwise, it is simulated."""
         return strip_tag(container.image) == strip_tag(self.image)
 
 
@@ -73,9 +73,6 @@ class ContainerRunner:
     """Runner of one container, with its current `state`.
 
     Args:
-        node: the context of the node.
-        pod: the context of the pod.
-        container: the container.
         policy: the restart policy: Always, OnFailure or Never.
     """
 
@@ -89,7 +86,7 @@ class ContainerRunner:
         self._message: Path | None = None
 
     async def run(self) -> int:
-        """Run the container until it is no longer restarted; return its exit code. Cancellation stops its process."""
+        """Run the container and restart it by its policy; return the last exit code. Cancellation stops its process."""
         failures = 0
         while True:
             started = time.monotonic()
@@ -115,7 +112,7 @@ class ContainerRunner:
         await self._prepare()
         if not self._node.runs_here(self._container):
             self._started(ready=True)
-            # Wait until the end of the pod cancels this task.
+            # Wait forever: this task is cancelled when the pod ends.
             await asyncio.Event().wait()
         process = await self._start()
         self._started(ready=self._container.readiness_probe is None)
@@ -159,7 +156,7 @@ class ContainerRunner:
         try:
             await follow_readiness(self._container, self._container.readiness_probe, self._set_ready)
         except SandboxError as exc:
-            log.warning("container cannot become ready pod=%s reason=%s", self._pod.pod.path, exc)
+            log.warning("readiness probe not started pod=%s reason=%s", self._pod.pod.path, exc)
 
     def _set_ready(self, ready: bool) -> None:  # noqa: FBT001 - a callback with one parameter
         self.state.ready = ready
@@ -180,7 +177,7 @@ class ContainerRunner:
         return folder / f"{self._container.name}.log"
 
     def _read_termination_message(self, code: int) -> str:
-        """Return the termination message of the process, with the size limits of a kubelet."""
+        """Return the termination message of the process, truncated as by a real kubelet."""
         message = _read_end(self._message, _MESSAGE_BYTES) if self._message is not None else ""
         if not message and code and self._container.termination_message_policy == "FallbackToLogsOnError":
             return _read_end(self._name_log(), _LOG_BYTES)

@@ -1,6 +1,6 @@
 """A pod's access to the API server: the files of its service account, and the variables with the server's address.
 
-The token is bound to the pod, and is renewed while the process runs.
+The token is bound to the pod and renewed while the pod runs.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class _TokenRequest(msgspec.Struct):
 
 
 class PodCredentials:
-    """The files of one pod.
+    """The service account files of one pod.
 
     Args:
         api: a client that may request tokens.
-        pod: the pod that the token is bound to.
-        folder: the folder of their volume, which is created with access only for its owner.
+        pod: the pod to which the token is bound.
+        folder: the folder of the volume; created with access for its owner only.
         authority: the API server's CA certificates in PEM.
     """
 
@@ -69,7 +69,7 @@ class PodCredentials:
         self._replace(self._folder / "namespace", self._pod.metadata.namespace.encode())
 
     async def keep_fresh(self) -> None:
-        """Renew the token after most of its lifetime, until cancelled."""
+        """Renew the token after 80 % of its lifetime, until cancelled."""
         delay = _REFRESH_SECONDS
         while True:
             await asyncio.sleep(delay)
@@ -95,7 +95,7 @@ class PodCredentials:
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
 
     def _replace(self, path: Path, content: bytes) -> None:
-        # Renamed into place, because the process may read it at any time.
+        # Written to a temporary file and renamed, because the process may read the file at any time.
         temporary = path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -104,7 +104,7 @@ class PodCredentials:
 
 
 def build_api_environment(api: ApiClient) -> dict[str, str]:
-    """Return the variables by which processes in pods find the API server."""
+    """Return the environment variables with the API server's address, as in every pod."""
     server = urlsplit(api.server)
     return {
         "KUBERNETES_SERVICE_HOST": server.hostname or "",
@@ -113,10 +113,10 @@ def build_api_environment(api: ApiClient) -> dict[str, str]:
 
 
 def read_certificate_authority(kubeconfig: Path) -> bytes:
-    """Return the CA certificates of a kubeconfig's first cluster, in PEM; empty if it has none.
+    """Return the CA certificates of a kubeconfig's first cluster, in PEM; empty if the cluster has none.
 
     Raises:
-        SandboxError: the kubeconfig cannot be read.
+        SandboxError: the kubeconfig cannot be read or is invalid.
     """
     try:
         document: Any = load_yaml(kubeconfig.read_text())
@@ -126,5 +126,5 @@ def read_certificate_authority(kubeconfig: Path) -> bytes:
         if "certificate-authority" in cluster:
             return (kubeconfig.parent / str(cluster["certificate-authority"])).read_bytes()
     except (OSError, ValueError, YAMLError, LookupError, TypeError) as exc:
-        raise SandboxError(f"kubeconfig {kubeconfig} cannot be used: {exc}") from exc
+        raise SandboxError(f"cannot read the kubeconfig {kubeconfig}: {exc}") from exc
     return b""

@@ -1,4 +1,4 @@
-"""The status of a pod, which is built from the states of its containers and written to the API server."""
+"""The status of a pod, built from the states of its containers and written to the API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOO_MANY = 429
 
 @dataclass(kw_only=True)
 class ContainerState:
-    """The state of one container; its times are None until it has started or ended."""
+    """The state of one container. Its times are None before the container starts or terminates."""
 
     state: Literal["waiting", "running", "terminated"] = "waiting"
     reason: str = "PodInitializing"
@@ -59,7 +59,7 @@ class ContainerState:
         self.state, self.reason, self.message, self.ready = "waiting", reason, message, False
 
     def encode(self, container_id: str) -> dict[str, Any]:
-        """Return the state as a ContainerState of the API."""
+        """Return the state as a ContainerState of the Kubernetes API."""
         match self.state:
             case "waiting":
                 return {"waiting": {"reason": self.reason, "message": self.message}}
@@ -80,7 +80,7 @@ class Conditions:
         self._since: dict[str, tuple[bool, datetime]] = {}
 
     def update(self, values: Mapping[str, bool]) -> list[dict[str, str | datetime | None]]:
-        """Set the conditions; return them as PodConditions of the API."""
+        """Set the conditions and return them as PodConditions of the Kubernetes API."""
         for kind, value in values.items():
             if kind not in self._since or self._since[kind][0] != value:
                 self._since[kind] = (value, self._now())
@@ -133,8 +133,8 @@ def build_failed_status(message: str, *, now: datetime) -> dict[str, Any]:
 async def write_status(
     api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> None:
-    """Write a status and annotations of a pod; retry until the API server accepts or refuses them."""
-    # Because of the UID, the API server refuses the patch if another pod now has the name.
+    """Write the status and annotations of a pod; retry until the API server accepts or refuses them."""
+    # With the UID, the API server refuses the patch if a newer pod has the same name.
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
         metadata["annotations"] = annotations
@@ -163,7 +163,7 @@ def _build_statuses(
 
 
 def _build_container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
-    # Container runtimes use IDs of 64 hexadecimal digits, which readers of cgroups expect.
+    # Container runtimes use IDs of 64 hexadecimal digits, and programs that parse cgroup names expect this format.
     run = f"{pod.metadata.uid}/{container.name}/{state.restarts}"
     identity = f"simulated://{hashlib.sha256(run.encode()).hexdigest()}"
     running = state.state == "running"

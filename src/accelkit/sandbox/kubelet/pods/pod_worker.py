@@ -1,7 +1,7 @@
-"""One admitted pod from its first container to its end: its containers in order, and its status.
+"""An admitted pod: it starts the containers in order, and publishes the pod's status until the pod ends.
 
-A pod ends when its containers end, when it is deleted, when another client sets its final phase, or when it gets the
-exit annotation. The processes are stopped before the pod's status changes.
+A pod ends when its containers terminate, when it is deleted, when another client sets its final phase, or when a client
+sets the exit annotation. The processes are stopped before the pod's status changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTLE_SECONDS = 0.02
 
 
 class Ending(Enum):
-    """The reason why a pod ends before its containers."""
+    """The reason why a pod ends before its containers terminate."""
 
     EXIT = auto()
     TERMINAL = auto()
@@ -49,7 +49,7 @@ class PodWorker:
         self._changed = asyncio.Event()
         self._ending: Ending | None = None
         self._end = asyncio.Event()
-        # The pod is Pending, unless the kubelet was restarted.
+        # A new pod is Pending. After a restart of the kubelet, a pod may have another phase.
         self._phase = "Running" if pod.status.phase == "Running" else "Pending"
         self._containers = encode_containers(node, pod)
         self._start_time = pod.status.start_time or node.now()
@@ -67,13 +67,13 @@ class PodWorker:
 
     @property
     def pod(self) -> Pod:
-        """The last received state of the pod."""
+        """The pod as last received from the API server."""
         return self._context.pod
 
     def update(self, pod: Pod) -> None:
-        """Set a newer state of the pod, which may end the pod."""
+        """Update the pod to a newer state, which may end it."""
         self._context.pod = pod
-        # The status may need a correction: the node controller marks pods of a node without heartbeats as not ready.
+        # The status may need a correction, because the node controller marks pods of a silent node as not ready.
         self._changed.set()
         if pod.terminal:
             self.end(Ending.TERMINAL)
@@ -195,13 +195,13 @@ class PodWorker:
 
 
 def _has_conditions(pod: Pod, status: Mapping[str, Any]) -> bool:
-    """Return whether the last received state of a pod has the conditions of a status."""
+    """Return whether the pod, as last received, has the conditions in this status."""
     current = {each.type: each.status for each in pod.status.conditions}
     return all(current.get(each["type"]) == each["status"] for each in status["conditions"])
 
 
 def encode_containers(node: NodeContext, pod: Pod) -> str:
-    """Return the allocations of each container from device plugins, as JSON for users and tests."""
+    """Return the device plugins' allocations for each container, as JSON for users and tests."""
     containers = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         allocations = node.manager.find_allocations(pod.metadata.uid, container.name)

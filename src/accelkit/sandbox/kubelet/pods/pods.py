@@ -1,7 +1,8 @@
-"""The pods that are bound to one node: they are admitted one at a time and run, and their devices are freed at the end.
+"""The pods that are bound to one node. They are admitted one at a time, and their devices are freed when they end.
 
-Pods are admitted in the order of their arrival. Pods of one list are ordered by age, then by name. If its devices
-cannot be allocated, a pod fails with the reason and message of the real kubelet. CPU and memory are not checked.
+Pods are admitted in the order of their arrival. Pods of the same list response are ordered by age, then by name. If a
+pod's devices cannot be allocated, the pod fails with the reason and message of the real kubelet. CPU and memory are not
+checked.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Pods:
         self._checkpoint = checkpoint
         self._known: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        # Pods that have ended here, although their state on the API server may be older.
+        # UIDs of pods that have ended on this node; the API server may not have their final state yet.
         self._ended: set[str] = set()
         self._arrivals: asyncio.Queue[str] = asyncio.Queue()
         self._deletions: set[str] = set()
@@ -131,7 +132,7 @@ class Pods:
         return True
 
     def _start(self, uid: str) -> None:
-        # Admission takes a while, and the pod may have been deleted in the meantime.
+        # The pod may have been deleted during its admission.
         pod = self._known.get(uid)
         if pod is None or pod.terminal:
             self._free(uid)
@@ -190,7 +191,7 @@ def read_container_requests(pod: Pod) -> list[DeviceRequest]:
 
 
 def _read_container_request(container: Container, kind: ContainerKind) -> DeviceRequest:
-    # The kubelet reads limits. The API server ensures that requests of these resources are equal.
+    # The kubelet reads only limits, because the API server ensures that requests of extended resources equal them.
     limits = {
         name: parse_quantity(amount)
         for name, amount in container.resources.limits.items()

@@ -1,4 +1,4 @@
-"""Readiness probes: the HTTP endpoint of a container is probed periodically, and changes are reported."""
+"""Readiness probes, which send periodic HTTP requests to a container and report changes of its readiness."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GOOD_STATUS = range(200, 400)
 
 
 async def follow_readiness(container: Container, probe: Probe, on_ready: Callable[[bool], None]) -> None:
-    """Call `on_ready` after each change of the readiness, which starts as not ready, until cancelled."""
+    """Call `on_ready` after each change of the readiness, until cancelled. The container is initially not ready."""
     if probe.http_get is None:
-        # Other kinds of probes are simulated, and always succeed.
+        # All other kinds of probes are simulated and succeed.
         on_ready(True)  # noqa: FBT003 - the callback has one parameter
         return
     url = build_probe_url(container, probe.http_get)
@@ -43,7 +43,7 @@ def build_probe_url(container: Container, probe: HttpGet) -> str:
     """Return the URL of a probe.
 
     Raises:
-        SandboxError: the probe names a port that the container does not have.
+        SandboxError: the container does not have the port that the probe names.
     """
     port = probe.port
     if isinstance(port, str) and not port.isdecimal():

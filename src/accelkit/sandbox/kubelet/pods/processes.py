@@ -1,7 +1,7 @@
 """A container with accelkit's image that runs as a process on this machine.
 
-The process gets the same as a container that a kubelet starts: its arguments, its environment with pod fields, and its
-mounts, which are links in a folder (`volumes`).
+Like a container that a kubelet starts, the process gets its arguments, its environment with pod fields, and its mounts.
+The mounts are links in a folder (see `volumes`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accelkit.sandbox.kubelet.wire import Container, EnvVar, Pod
 
 __all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "build_process_spec", "strip_tag"]
 
-# All simulated nodes and pods share this machine's loopback.
+# All simulated nodes and pods share the loopback address of this machine.
 NODE_ADDRESS = "127.0.0.1"
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
@@ -61,13 +61,13 @@ def build_process_spec(
     Args:
         pod: the pod, bound to its node.
         container: one of its containers.
-        root: the folder that is its `/`, with its mounts.
-        environ: the environment of the kubelet, of which a few variables are passed to the process.
+        root: the folder that is the container's `/`, with its mounts.
+        environ: the environment of the kubelet; a few variables are passed to the process.
         plugin_environment: the container's variables from device plugins.
-        api_environment: the variables by which it finds the API server.
+        api_environment: the variables with the API server's address.
 
     Raises:
-        SandboxError: the container needs a feature that a process cannot have.
+        SandboxError: the container needs a feature that the sandbox does not support.
     """
     if container.command not in ([], ["accelkit"]):
         raise SandboxError(
@@ -90,7 +90,7 @@ def build_process_spec(
 
 
 class ContainerProcess:
-    """A running process with its child processes; `start` creates it."""
+    """A running process with its child processes. Use `start` to create it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -117,16 +117,16 @@ class ContainerProcess:
                     start_new_session=True,
                 )
         except OSError as exc:
-            raise SandboxError(f"{spec.command[0]} cannot be started: {exc}") from exc
+            raise SandboxError(f"cannot start {spec.command[0]}: {exc}") from exc
         return cls(process)
 
     async def wait(self) -> int:
-        """Wait for the exit of the process; return the exit code, 128 + n after signal n."""
+        """Wait until the process exits; return its exit code, or 128 + n if signal n ended it."""
         code = await self._process.wait()
         return 128 - code if code < 0 else code
 
     async def stop(self, grace_seconds: float) -> int:
-        """Stop the process by SIGTERM, and by SIGKILL after the grace period; return the exit code."""
+        """Send SIGTERM to the process, and SIGKILL after the grace period; return its exit code."""
         try:
             self._signal(signal.SIGTERM)
             async with asyncio.timeout(grace_seconds):
@@ -139,7 +139,7 @@ class ContainerProcess:
             return await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        # The whole session, because a service may have started workers.
+        # Signal the whole session, because a service may have started workers.
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
@@ -150,7 +150,7 @@ def _resolve_value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> st
     if variable.value_from is None:
         return _expand(variable.value, defined)
     if variable.value_from.field_ref is None:
-        raise SandboxError(f"variable {variable.name}: the sandbox supports only values and fields of the pod")
+        raise SandboxError(f"cannot set variable {variable.name}: the sandbox supports only values and pod fields")
     return _read_field(pod, variable.value_from.field_ref.field_path)
 
 

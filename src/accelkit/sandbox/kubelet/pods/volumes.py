@@ -1,9 +1,9 @@
 """The volumes of a pod, and their mounts in its containers.
 
-A process has no mount namespace. Therefore each container of accelkit's image has a folder in place of its `/`, with a
-link for each mount of its manifest. Paths in its arguments and its environment that are at, below or above a mount are
-translated to paths below that folder. The folder also has the allocated devices, if the node has their files, and the
-file of the termination message. Read-only mounts and the user of a container are not enforced.
+A process has no mount namespace. Therefore, each container of accelkit's image has a folder in place of its `/`, with a
+link for each mount in its manifest. Paths in its arguments and environment that are at, below or above a mount are
+translated to paths below that folder. The folder also contains the allocated devices, if their files exist on the node,
+and the file of the termination message. Read-only mounts and the user of a container are not enforced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from accelkit.sandbox.kubelet.wire import Container, HostPath, Pod, Volume
 __all__ = ["ContainerRoot", "PodVolumes"]
 
 _PATH: Final = re.compile(r"(?:^|(?<==))/.*", re.DOTALL)
-# The checks that kubelets make for each host path type.
+# The kubelet's check for each type of host path.
 _CHECKS: Final = {
     "Directory": (Path.is_dir, "a folder"),
     "File": (Path.is_file, "a file"),
@@ -43,8 +43,8 @@ class ContainerRoot:
         return str(self._folder / path.lstrip("/"))
 
     def translate(self, text: str) -> str:
-        """Return an argument or a variable with its path, if it is one or has one after a `=`, translated."""
-        # A function, because a path may contain text that a replacement string would interpret as a reference.
+        """Translate an argument or the value of a variable if it is a path, or ends with `=` and a path."""
+        # The replacement is a function, because `re` would interpret backslashes in a replacement string.
         return _PATH.sub(lambda found: self._translate_path(found[0]), text)
 
     def _translate_path(self, path: str) -> str:
@@ -72,14 +72,14 @@ class PodVolumes:
         return [self._own(each) for each in volumes if each.projected is not None and each.projected.account]
 
     def mount(self, container: Container, devices: Collection[str] = ()) -> ContainerRoot:
-        """Create a container's `/` again.
+        """Create the folder that is a container's `/`, and replace an earlier one.
 
         Args:
             container: a container of the pod.
-            devices: the device nodes that it was allocated; those that exist in the node's folder are linked.
+            devices: the device nodes that are allocated to the container; those in the node's folder are linked.
 
         Raises:
-            SandboxError: a host path's type differs from that in the manifest, or links cannot represent a mount.
+            SandboxError: a host path has a different type than in the manifest, or links cannot represent a mount.
         """
         folder = self._name_root(container)
         volumes = {volume.name: volume for volume in self._pod.spec.volumes}
@@ -95,7 +95,7 @@ class PodVolumes:
                 (folder / message.lstrip("/")).touch()
                 own.append(message)
         except OSError as exc:
-            raise SandboxError(f"container {container.name}: its volumes cannot be mounted: {exc}") from exc
+            raise SandboxError(f"cannot mount the volumes of container {container.name}: {exc}") from exc
         return ContainerRoot(folder, (*(path for path, _ in mounts), *own))
 
     def remove(self) -> None:
@@ -124,7 +124,7 @@ class PodVolumes:
             return self._check(volume.host_path)
         if volume.empty_dir is None and (volume.projected is None or not volume.projected.account):
             raise SandboxError(
-                f"volume {volume.name}: the sandbox supports only host paths, emptyDir and service accounts"
+                f"cannot mount volume {volume.name}: the sandbox supports only hostPath, emptyDir and service accounts"
             )
         own = self._own(volume)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,22 +139,22 @@ class PodVolumes:
         elif host_path.type == "FileOrCreate":
             path.touch()
         elif not path.exists():
-            # Container runtimes do this for the empty type.
+            # Container runtimes create missing folders for the empty type.
             path.mkdir(parents=True)
         return path
 
 
 def _make_room(root: Path, place: Path) -> bool:
-    """Create the parent folder of a file; return False if the path belongs to a mount."""
+    """Create the parent folder of a file; return False if the path is inside a mount."""
     place.parent.mkdir(parents=True, exist_ok=True)
     return place.parent.resolve().is_relative_to(root.resolve()) and not place.exists()
 
 
 def _link(root: Path, place: Path, source: Path) -> None:
     if place.resolve() == source.resolve():
-        # The path is in another mount, which already contains the source.
+        # The path is inside another mount that already contains the source.
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.parent.resolve().is_relative_to(root.resolve()) or place.exists():
-        raise SandboxError(f"{place} is in another mount, where a link cannot replace files")
+        raise SandboxError(f"cannot mount at {place}: it is inside another mount, in which a link cannot replace files")
     place.symlink_to(source)

@@ -72,8 +72,8 @@ nodes:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("nodes: [", "cannot be used"),
-        ("nodes: []", "describes no node"),
+        ("nodes: [", "cannot read the nodes file"),
+        ("nodes: []", "does not contain any nodes"),
         ("[]", "Expected `object`"),
         ("nodes: [{name: a}, {name: a}]", "node name a twice"),
         ("nodes: [{name: a, kernel: 'a b'}]", "kernel"),
@@ -100,7 +100,7 @@ def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, text, says
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(SandboxError, match="cannot be used"):
+    with pytest.raises(SandboxError, match="cannot read the nodes file"):
         load_nodes(tmp_path / "none.yaml")
 
 

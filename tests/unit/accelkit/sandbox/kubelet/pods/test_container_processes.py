@@ -165,7 +165,7 @@ async def test_the_output_goes_to_the_log_and_the_exit_code_is_known(tmp_path):
 
 async def test_a_command_that_cannot_be_started_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("accelkit.sandbox.kubelet.pods.processes.shutil.which", lambda _name: None)
-    with pytest.raises(SandboxError, match="cannot be started"):
+    with pytest.raises(SandboxError, match="cannot start"):
         await ContainerProcess.start(ProcessSpec(command=("/none",), environment={}), log=tmp_path / "c.log")
 
 

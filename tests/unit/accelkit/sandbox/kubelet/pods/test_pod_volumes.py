@@ -90,13 +90,13 @@ def test_what_another_mount_shows_already_needs_no_link(node):
 
 def test_another_folder_within_a_mount_is_refused_and_touches_nothing(node):
     pod = pod_of({"main": {"/host": "sys", "/host/bus": "etc"}}, host("/sys"), host("/etc"))
-    with pytest.raises(SandboxError, match="is in another mount"):
+    with pytest.raises(SandboxError, match="is inside another mount"):
         mount(node, pod)
     assert [each.name for each in (node / "sys/bus").iterdir()] == ["a"]
 
 
 def test_a_volume_of_another_kind_is_refused(node):
-    with pytest.raises(SandboxError, match="only host paths, emptyDir and service accounts"):
+    with pytest.raises(SandboxError, match="only hostPath, emptyDir and service accounts"):
         mount(node, pod_of({"main": {"/x": "secret"}}, Volume(name="secret")))
 
 
