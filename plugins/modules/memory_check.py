@@ -114,7 +114,7 @@ findings:
     message:
       description: One sentence.
       type: str
-      sample: card sim-0 of node-1 has 2 GiB left, less than 4 GiB
+      sample: card sim-0 of node-1 has 2 GiB free, less than 4 GiB
     pods:
       description: Namespaces and names of the pods that hold a part of the card.
       type: list
@@ -161,7 +161,7 @@ differences:
     message:
       description: One sentence.
       type: str
-      sample: pod default/train [main] is assigned 4 GiB of sim-0; its kubelet gave 4 devices of sim-1
+      sample: pod default/train [main] is assigned 4 GiB of sim-0, but its kubelet allocated 4 devices of sim-1
 notes:
   description: Comparisons that the module could not make, with the reason.
   returned: if O(allocations=true)

@@ -145,7 +145,7 @@ async def test_who_has_no_right_learns_which_role_has_it(installation, extender)
     refused = installation.run(stranger, "inspect")
     assert refused.returncode == 1
     assert 'cannot create resource "serviceaccounts/token"' in refused.stderr
-    assert "bind the Role accelkit-inspector-user of namespace accelkit to" in refused.stderr
+    assert "for the Role accelkit-inspector-user in namespace accelkit" in refused.stderr
     token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
     with pytest.raises(ApiError) as raised:
         await read(installation, token, "/inspect", kubeconfig=stranger)

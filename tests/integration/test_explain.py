@@ -196,6 +196,6 @@ async def test_a_pod_that_is_not_there_is_an_error(cluster):
     done = cluster.sandbox.command("explain", "nobody", "-n", "kube-system", check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Error: there is no pod 'nobody' in namespace 'kube-system'; name the pod's namespace with -n; "
+        "Error: pod 'nobody' does not exist in namespace 'kube-system'; set the pod's namespace with -n; "
         "`kubectl get pods -A` lists all pods\n"
     )

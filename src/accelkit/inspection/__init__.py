@@ -1,1 +1,1 @@
-"""Inspections: cards, shares and pods, as values, tables and `accelkit inspect`."""
+"""Inspections of cards, shares and pods, for `accelkit inspect` and the extender."""

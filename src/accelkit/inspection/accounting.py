@@ -22,7 +22,7 @@ class FindingKind(StrEnum):
 
 
 class AccountingFinding(msgspec.Struct, frozen=True):
-    """One problem, with its figures."""
+    """A problem in the accounting, with the amounts of the card."""
 
     node: str
     card: str
@@ -38,7 +38,7 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Accounting
 
     Args:
         inspection: the state of the cluster according to the ledger or the API server.
-        min_free_bytes: a card with less free memory than this is also a finding; 0 to disable this check.
+        min_free_bytes: the minimum free memory of a card. A card with less is also a finding; 0 disables this check.
     """
     findings: list[AccountingFinding] = []
     for node in inspection.nodes:
@@ -49,7 +49,7 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Accounting
             findings += _check_card(node, card, min_free_bytes)
         for pod in node.unassigned:
             name = f"{pod.namespace}/{pod.pod}"
-            message = f"pod {name} holds cards of {node.name}, but which cards is unknown: {pod.problem}"
+            message = f"pod {name} holds cards of {node.name}, but their IDs are unknown: {pod.problem}"
             findings.append(
                 AccountingFinding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, pod.memory_bytes, 0)
             )
@@ -64,15 +64,15 @@ def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Acc
         return [AccountingFinding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
     found: list[AccountingFinding] = []
     if card.memory_bytes is None:
-        # The size of the card's memory could not be read, so it is unknown whether the shares exceed it.
+        # The size of the memory is unknown, so the check is not possible.
         pass
     elif card.used_bytes > card.capacity_bytes:
-        message = f"{where} has {format_bytes(card.capacity_bytes)}, its shares take {format_bytes(card.used_bytes)}"
+        message = f"{where} has {format_bytes(card.capacity_bytes)}, but its shares use {format_bytes(card.used_bytes)}"
         found.append(AccountingFinding(node.name, card.id, FindingKind.OVER_CAPACITY, message, *figures))
     elif card.free_bytes < min_free_bytes:
-        message = f"{where} has {format_bytes(card.free_bytes)} left, less than {format_bytes(min_free_bytes)}"
+        message = f"{where} has {format_bytes(card.free_bytes)} free, less than {format_bytes(min_free_bytes)}"
         found.append(AccountingFinding(node.name, card.id, FindingKind.LOW_FREE, message, *figures))
     if card.whole and len({share.uid for share in card.shares}) > 1:
-        message = f"{where} is assigned whole to one pod and shared with other pods"
+        message = f"{where} is assigned to one pod as a whole card, but other pods also hold shares of it"
         found.append(AccountingFinding(node.name, card.id, FindingKind.SHARED_WHOLE_CARD, message, *figures))
     return found

@@ -1,7 +1,7 @@
-"""Detection, from a node's inventory, of faults in its cards, their drivers, and the kernel chosen for the drivers.
+"""Detection of faults in a node's inventory: of cards, of drivers, and of the kernel for which a driver was chosen.
 
 The node agent writes the reason why a card is unhealthy as a sentence from `accelkit.node.health`. This module
-recognizes the few sentences about drivers by their wording. A test compares these patterns with the sentences that the
+recognizes the sentences about drivers by their wording. A test compares these patterns with the sentences that the
 agent writes.
 """
 
@@ -27,7 +27,7 @@ _UNBOUND: Final = re.compile(
     r"|the device nodes of card \S+ are not known"
 )
 
-# Sentences about a vendor's library that is missing, and about one that exists but returns no data.
+# Patterns of sentences about a vendor's library: the library is missing, or it exists but returns no data.
 _MISSING: Final = re.compile(r"library \S+ of (\S+) is missing")
 _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
@@ -45,11 +45,11 @@ class CardFaultCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardFinding:
-    """A fault of a node's cards, or a lack of data about them.
+    """A fault of a node's cards, or missing data about them.
 
     Attributes:
         evidence: the facts, as a sentence.
-        known: whether the fault is certain; False if it is unknown whether there is a fault.
+        known: whether the fault is certain; False if the data is insufficient to decide.
     """
 
     code: CardFaultCode
@@ -58,13 +58,13 @@ class CardFinding:
 
 
 def find_driver_fault(inventory: Inventory) -> CardFinding | None:
-    """Return the cards that lack their vendor's driver; None if all have it."""
+    """Return the fault of the cards without their vendor's driver; None if all cards have their driver."""
     unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
     return CardFinding(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
 
 
 def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFinding | None:
-    """Return the fault that keeps cards from working under the driver for this kernel; None if all cards work.
+    """Return the fault that prevents cards from working with the driver for this kernel; None if all cards work.
 
     Args:
         inventory: the inventory of the node.
@@ -72,24 +72,24 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFi
         chosen: the kernel for which accelkit chose the driver, as a label value; empty if accelkit chose none.
     """
     if is_for_another_kernel(chosen, kernel):
-        evidence = f"the driver was chosen for kernel {chosen}, and {kernel} runs"
+        evidence = f"the driver was chosen for kernel {chosen}, but the node runs kernel {kernel}"
         return CardFinding(CardFaultCode.KERNEL_DRIVER_MISMATCH, evidence)
     if (bad := _judge_health(inventory)) is not None:
         return bad
     if several := _find_several_versions(inventory):
         return CardFinding(CardFaultCode.KERNEL_DRIVER_MISMATCH, several)
     if silent := list(_list_silent(inventory)):
-        evidence = f"no driver version of {list_some(silent)}: {'; '.join(inventory.library_problems)}"
+        evidence = f"the driver version of {list_some(silent)} is unknown: {'; '.join(inventory.library_problems)}"
         return CardFinding(CardFaultCode.DRIVER_VERSION_UNKNOWN, evidence, known=False)
     return None
 
 
 def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
-    """Return the driver that the healthy cards use, or why its version is unknown, as part of a sentence.
+    """Return the driver version of the healthy cards, or the reason why it is unknown, as part of a sentence.
 
     Args:
         inventory: the inventory of the node.
-        versions: the driver versions according to the state of the node; empty if no driver reports one.
+        versions: the driver versions according to the state of the node; empty if no driver reports its version.
         kernel: the release of the running kernel; empty if it is unknown.
     """
     if versions:
@@ -111,7 +111,10 @@ def _judge_health(inventory: Inventory) -> CardFinding | None:
 
 
 def _find_several_versions(inventory: Inventory) -> str:
-    """Return the vendors whose cards report several versions. A kernel runs only one, so a library must differ."""
+    """Return the vendors whose cards report different driver versions, as part of a sentence.
+
+    A kernel runs only one version, so different versions mean that a library does not match the driver.
+    """
     versions: defaultdict[str, set[str]] = defaultdict(set)
     for card in inventory.cards:
         if card.driver_version:
@@ -125,9 +128,9 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the cards without a driver version although their vendor's library exists and should report one.
+    """Yield the cards whose vendor's library exists but does not report a driver version.
 
-    If the library is missing, the version is missing too. But some cards need only the kernel's driver.
+    Cards without a library are not included, because some cards need only the kernel's driver.
     """
     vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(_UNANSWERED, problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)

@@ -22,11 +22,9 @@ from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
 
-@click.command("inspect", short_help="Show cards and the pods that hold them.")
+@click.command("inspect", short_help="Show cards and the pods that use them.")
 @click.argument("node", required=False)
-@click.option(
-    "--from-api", is_flag=True, help="Read nodes and pods from the API server instead of asking the extender."
-)
+@click.option("--from-api", is_flag=True, help="Read nodes and pods from the API server instead of the extender.")
 @extender_option
 @extender_options
 @installation_namespace_option
@@ -35,7 +33,7 @@ from accelkit.output import output_option, print_value
     type=click.Choice(["accelkit", "aliyun"]),
     default="accelkit",
     show_default=True,
-    help="Layout of the table; `aliyun` is that of kubectl inspect gpushare.",
+    help="Layout of the table; `aliyun` is the layout of `kubectl inspect gpushare`.",
 )
 @kubeconfig_option
 @output_option
@@ -53,7 +51,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Show cards and how much of them each pod holds, for one NODE or for all nodes."""
+    """Show the cards of one NODE, or of all nodes, and the amounts of each card that pods hold."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     if at and not from_api:
         inspection = asyncio.run(query_extender(at, node))

@@ -24,25 +24,27 @@ _Answer = TypeVar("_Answer")
 _SECONDS = 15
 # A simulation runs at low priority, so that it does not delay kube-scheduler.
 _QUESTION_SECONDS = 60
-INSPECT_API_HINT = "`accelkit inspect --from-api` shows what is free"
+INSPECT_API_HINT = "use `accelkit inspect --from-api` to list free cards"
 
 
 EXTENDER_SERVICE: Final = "accelkit-extender"
 
 
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options by which a command reaches the extender, except `--extender`."""
+    """Add the options for connections to the extender, except `--extender`."""
     for option in (
         click.option(
             "--service",
             default=EXTENDER_SERVICE,
             show_default=True,
-            help="Without --extender: name of the extender's Service, to which the API server proxies.",
+            help="Name of the extender's Service, to which the API server proxies requests; ignored with --extender.",
         ),
-        click.option("--server-name", help="Name in the extender's certificate, if it differs from that in the URL."),
+        click.option(
+            "--server-name", help="Name in the extender's certificate, if it differs from the host in the URL."
+        ),
         click.option("--key", type=FILE, help="Private key of the client certificate (PEM)."),
-        click.option("--cert", type=FILE, help="Client certificate (PEM), for https."),
-        click.option("--ca", type=FILE, help="Certificate authority of the extender's certificate (PEM), for https."),
+        click.option("--cert", type=FILE, help="Client certificate (PEM) for HTTPS."),
+        click.option("--ca", type=FILE, help="CA of the extender's certificate (PEM) for HTTPS."),
     ):
         command = option(command)
     return command
@@ -50,7 +52,7 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of an extender; `server_name` is the name in its certificate, None for the host name in the URL."""
+    """The address of an extender. `server_name` is the name in its certificate; None for the host name in the URL."""
 
     url: str
     tls: ssl.SSLContext | None = None
@@ -58,17 +60,17 @@ class Address:
 
 
 async def query_extender(at: Address, node: str | None) -> Inspection:
-    """Return the ledger of an extender, for one node or for all.
+    """Return the ledger of an extender, for one node or all nodes.
 
     Raises:
         ServiceError: the extender does not respond, or its response is invalid.
     """
     path = "/inspect" + (f"/{quote(node, safe='')}" if node else "")
-    return await _request(at, "GET", path, Inspection, instead="read straight from the API server with --from-api")
+    return await _request(at, "GET", path, Inspection, instead="read from the API server with --from-api")
 
 
 async def request_simulation(at: Address, question: SimulationQuestion) -> Simulation:
-    """Return what an extender would do with a pod.
+    """Return an extender's simulation for a pod.
 
     Raises:
         ServiceError: the extender does not respond, or its response is invalid.
@@ -92,8 +94,8 @@ async def _request(
             answered = await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as exc:
         raise ServiceError(
-            f"the extender at {at.url} does not answer ({str(exc) or type(exc).__name__})",
-            next_step=f"give its URL with --extender, or {instead}",
+            f"cannot reach the extender at {at.url}: {str(exc) or type(exc).__name__}",
+            next_step=f"set its URL with --extender, or {instead}",
         ) from exc
     try:
         if response.status != 200:  # noqa: PLR2004 - HTTP's OK
@@ -102,29 +104,29 @@ async def _request(
         return msgspec.json.decode(answered, type=answer)
     except msgspec.MsgspecError as exc:
         raise ServiceError(
-            f"cannot decode the response from {at.url}: it does not come from an accelkit extender: {exc}"
+            f"cannot decode the response from {at.url}: it is not from an accelkit extender: {exc}"
         ) from exc
 
 
 def read_address(
     url: str | None, *, ca: Path | None, cert: Path | None, key: Path | None, server_name: str | None
 ) -> Address | None:
-    """Return the address of the extender that the options name; None if they name none.
+    """Return the extender's address from the options; None if the URL is not set.
 
     Raises:
-        ConfigurationError: the certificates cannot be used, or are given without an extender.
+        ConfigurationError: the certificates cannot be used, or are set without an extender.
     """
     if url:
         return Address(url, load_tls(ca, cert, key), server_name)
     if any((ca, cert, key, server_name)):
         raise ConfigurationError(
-            "certificates are given without an extender", next_step="name the extender with --extender, or omit them"
+            "cannot use certificates without an extender", next_step="set --extender, or omit the certificates"
         )
     return None
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL names a loopback address of this machine."""
+    """Return whether the host in a URL is a loopback address."""
     try:
         return ipaddress.ip_address(urlsplit(url).hostname or "").is_loopback
     except ValueError:
@@ -132,7 +134,7 @@ def is_loopback(url: str) -> bool:
 
 
 def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """Return the TLS context for the given files; None if no files are given.
+    """Return the TLS context for the given files; None without files.
 
     Raises:
         ConfigurationError: the files cannot be used.

@@ -1,4 +1,4 @@
-"""Data of inspections: cards, shares and pods, as `GET /inspect` and `accelkit inspect -o json` return them."""
+"""Data of inspections: cards, shares and pods, as returned by `GET /inspect` and `accelkit inspect -o json`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ class ShareView(msgspec.Struct, frozen=True):
 class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
-    `used_bytes` is the memory that the pods are charged. It is less than the sum of their shares if containers reuse
-    the devices of an init container. `known` is false for a card that pods hold but no inventory lists. `enforcement`
-    names the mechanism that keeps the shares within their memory; if it is empty, they are advisory. `capacity_bytes`
-    is the limit of all shares together: `memory_factor` times the memory that can be shared.
+    Attributes:
+        capacity_bytes: the limit for the sum of all shares: `memory_factor` times the memory that can be shared.
+        used_bytes: the memory that is charged to the pods. It is less than the sum of their shares if containers reuse
+            the devices of an init container.
+        enforcement: the mechanism that limits containers to the memory of their shares; empty if limits are advisory.
+        known: whether the inventory lists the card. It is false for a card that only pods refer to.
     """
 
     id: str
@@ -68,9 +70,10 @@ class CardView(msgspec.Struct, frozen=True):
 
 
 class CardSetView(msgspec.Struct, frozen=True):
-    """A container that holds several cards, with the number of pairs for each kind of connection, the strongest first.
+    """A container that holds several cards, with the links between them.
 
-    `links` is empty if the connections are unknown.
+    `links` contains the number of pairs of cards for each kind of link, strongest first. It is empty if the links are
+    unknown.
     """
 
     namespace: str
@@ -82,7 +85,7 @@ class CardSetView(msgspec.Struct, frozen=True):
 
 
 class UnassignedPodView(msgspec.Struct, frozen=True):
-    """A pod that holds cards on a node, but has no assignment that names them."""
+    """A pod that holds cards on a node, but has no assignment with their IDs."""
 
     namespace: str
     pod: str
@@ -93,7 +96,7 @@ class UnassignedPodView(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Sums over cards."""
+    """Totals over several cards."""
 
     cards: int
     capacity_bytes: int
@@ -102,10 +105,13 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node. `state` is "shared", "unknown" (its inventory is unusable, see `problem`) or "none" (no inventory).
+    """A node.
 
-    `address` is empty if it was not requested. `former_units` are the earlier units in which pods were given devices.
-    `sets` are the containers that hold several cards.
+    Attributes:
+        state: "shared", "unknown" (the inventory is invalid, see `problem`) or "none" (no inventory).
+        address: the IP address of the node; empty if it was not requested.
+        former_units: the former units in which pods got devices.
+        sets: the containers that hold several cards.
     """
 
     name: str
@@ -121,7 +127,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """The inspection of the cluster, or of one node."""
+    """The inspection of a cluster or of one node."""
 
     unit_bytes: int | None
     nodes: list[NodeView]
@@ -151,17 +157,17 @@ def view_node(entry: NodeEntry) -> NodeView:
 
 
 def is_worth_showing(node: NodeView) -> bool:
-    """Return whether a list should include the node, because it has cards, or pods that hold cards."""
+    """Return whether lists include the node, because it has cards or pods that hold cards."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
-    """Return the views of nodes, without those that have neither cards nor pods with cards."""
+    """Return the views of all nodes that have cards or pods that hold cards."""
     return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
-    """Return an inspection of these nodes with totals. The unit is the cluster's, or else that of the first node."""
+    """Return an inspection of these nodes with totals. Without `unit_bytes`, use the unit of the first node."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -172,7 +178,7 @@ def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspec
 
 
 async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
-    """Read nodes and pods from the API server and return what the extender's ledger would contain.
+    """Read nodes and pods from the API server, and return an inspection like that of the extender's ledger.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -182,7 +188,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
 
 
 async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
-    """Return the result of `inspect_cluster`, and the dialects that were used to read the pods.
+    """Return the result of `inspect_cluster` and the dialects in which the pods were read.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -202,7 +208,7 @@ async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Insp
         return msgspec.structs.replace(found, nodes=named), dialects
     entry = ledger.find_node(node)
     if entry is None:
-        raise ServiceError(f"there is no node {node!r}", next_step="list the nodes with cards by `accelkit inspect`")
+        raise ServiceError(f"node {node!r} does not exist", next_step="list the nodes with cards by `accelkit inspect`")
     return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))]), dialects
 
 
@@ -269,7 +275,7 @@ def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
     sentence = load_own_dialect("native").format_misfit(entry.problem)
-    # Some sentences already contain the detail. Every sentence contains an empty detail.
+    # Do not append the detail if the sentence already contains it. This also covers an empty detail.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 
 

@@ -1,6 +1,6 @@
 """Tables in the formats of other tools, for scripts that parse their output.
 
-The cells are padded here, because the output must be byte-for-byte identical to that of the other tool.
+This module pads the cells itself, because its output must be identical to that of the other tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Node labels about a driver from accelkit: the kernel for which it was chosen, and the module that KMM loads.
+"""Node labels about a driver that accelkit installed: the driver's kernel, and the module that KMM loads.
 
 A node without these labels has a driver from its image or from another system, which is not a fault.
 """
@@ -15,15 +15,16 @@ from accelkit.model.pod import Node
 _MAX_LABEL: Final = 63
 _DIGEST: Final = 8
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
-# When a module is loaded, KMM writes this label with the Module's namespace and name. accelkit's Modules have this name
-# prefix.
+# KMM sets this label, with the namespace and name of the Module, when it has loaded a module. The names of accelkit's
+# Modules have this prefix.
 _LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-driver-.+)\.ready")
 
 
 def build_label(kernel: str) -> str:
-    """Return the value of the label that selects nodes by kernel: the kernel itself, if it is a valid label value.
+    """Return the value of the label that selects nodes by kernel.
 
-    Otherwise, the value ends with part of a hash, so that no two kernels have the same label.
+    The value is the kernel release if it is a valid label value. Otherwise, it is shortened and ends with part of a
+    hash, so that different kernels have different labels.
     """
     value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
     if value == kernel and len(value) <= _MAX_LABEL:
@@ -38,11 +39,11 @@ def read_chosen_kernel(node: Node) -> str:
 
 
 def is_for_another_kernel(chosen: str, running: str) -> bool:
-    """Return whether a driver was chosen for a kernel other than the running one; False if either is unknown."""
+    """Return whether a driver was chosen for a different kernel than the running one; False if either is unknown."""
     return bool(chosen and running) and chosen != build_label(running)
 
 
 def find_module(node: Node, namespace: str) -> str:
-    """Return the name of the accelkit module that KMM has loaded on the node; empty if there is none."""
+    """Return the name of accelkit's module that KMM has loaded on the node; empty if there is none."""
     found = (_LOADED.fullmatch(key) for key in node.metadata.labels or {})
     return next((each[2] for each in found if each is not None and each[1] == namespace), "")

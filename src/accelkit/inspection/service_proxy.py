@@ -1,4 +1,4 @@
-"""Client that reaches the extender through the API server's service proxy, so that only a kubeconfig is needed."""
+"""Client of the extender that uses the API server's service proxy, so that it needs only a kubeconfig."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
 
-# The shortest lifetime of a token that the API server issues, and the age at which the client requests the next one.
+# The minimum lifetime of a token that the API server issues, and the age at which the client requests a new token.
 _TOKEN_SECONDS: Final = 600
 _RENEW_SECONDS: Final = 300
-_FROM_API: Final = "read straight from the API server with --from-api"
-# The status codes that an older extender without this endpoint returns.
+_FROM_API: Final = "read from the API server with --from-api"
+# The status codes of an older extender that does not have this endpoint.
 _UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
 _T = TypeVar("_T")
@@ -59,14 +59,14 @@ class _Deployment(msgspec.Struct):
 class ProxiedExtender:
     """An extender behind the service proxy.
 
-    If the API server runs on this machine and the extender has no Service, as on the embedded cluster, the client uses
-    the loopback address that the extender's Deployment names.
+    If the API server runs on this machine and the extender has no Service, as in the embedded cluster, the client uses
+    the loopback address from the extender's Deployment.
 
     Args:
         api: an open client of the API server.
         namespace: the namespace in which accelkit runs.
         service: the name of the extender's Service.
-        option: the option that names the namespace, for error messages.
+        option: the option that sets the namespace, for error messages.
         instead: the alternative that error messages suggest if the extender is unreachable.
     """
 
@@ -83,7 +83,7 @@ class ProxiedExtender:
         self._token, self._renew_at = "", 0.0
 
     async def query(self, node: str | None = None) -> Inspection:
-        """Return the ledger of the extender, for one node or for all.
+        """Return the ledger of the extender, for one node or all nodes.
 
         Raises:
             NoExtenderError: the namespace has no extender.
@@ -99,7 +99,7 @@ class ProxiedExtender:
             raise ServiceError(f"cannot decode {path}: it is not the response of an accelkit extender: {exc}") from exc
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
-        """Return what the extender would do with a pod.
+        """Return the extender's simulation for a pod.
 
         Raises:
             NoExtenderError: the namespace has no extender.
@@ -112,8 +112,8 @@ class ProxiedExtender:
         except ApiError as exc:
             if exc.status in _UNKNOWN_QUESTION and not exc.reason:
                 raise ServiceError(
-                    f"this version of the extender cannot explain pods: {exc.message}",
-                    next_step="install this version of accelkit with site.yml",
+                    f"cannot explain pods with this version of the extender: {exc.message}",
+                    next_step="upgrade the extender to the version of this command with site.yml",
                 ) from exc
             return await self._query_on_this_host(exc, lambda at: request_simulation(at, question))
         except UNREADABLE as exc:
@@ -157,14 +157,14 @@ class ProxiedExtender:
             return ServiceError(exc.message)
         if exc.not_found:
             return NoExtenderError(
-                f"the cluster has no extender in namespace {self._namespace} ({exc.message})",
-                next_step=f"name its namespace and Service with {self._option} and --service, or {self._instead}",
+                f"cannot find the extender in namespace {self._namespace}: {exc.message}",
+                next_step=f"set its namespace and Service with {self._option} and --service, or {self._instead}",
             )
         if exc.forbidden:
             return ServiceError(
                 f"cannot read from the extender: {exc.message}",
-                next_step=f"ask an administrator to bind the Role {INSPECTOR}-user of namespace {self._namespace} to "
-                f"you, or {self._instead}",
+                next_step=f"ask an administrator for the Role {INSPECTOR}-user in namespace {self._namespace}, "
+                f"or {self._instead}",
             )
         return ServiceError(
             f"cannot reach the extender through {self._api.server}: {exc.message}", next_step=self._instead

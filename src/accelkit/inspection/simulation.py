@@ -21,10 +21,10 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
     """The request.
 
     Attributes:
-        pod: the pod as the API server returns it, or only the fields that filter reads: limits, annotations, and the
-            UID if the pod has one.
+        pod: the pod from the API server, or only the fields that filter reads: limits, annotations, and the UID if the
+            pod exists.
         nodes: names of the nodes to simulate; None for all nodes that share cards.
-        without: pods that the simulation treats as deleted, each a UID or `NAMESPACE/NAME`.
+        without: pods that the simulation treats as deleted, as UID or `NAMESPACE/NAME`.
     """
 
     pod: PendingPod
@@ -43,7 +43,7 @@ class CardRefusal(msgspec.Struct, frozen=True, gc=False):
 class CardSimulation(msgspec.Struct, frozen=True, gc=False):
     """A card of a node on which the pod does not fit.
 
-    `refusals` is empty if each container on its own could get the card. `capacity_bytes` is None if the memory is
+    `refusals` is empty if the card is sufficient for each container alone. `capacity_bytes` is None if the memory is
     unknown.
     """
 
@@ -60,9 +60,9 @@ class ChangeView(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         kind: the kind of change.
         sentence: the change in words, without its node.
-        taken: IDs of the cards that the pod would then get; empty if they are unknown.
-        order: the sort key for comparing the changes of all nodes, with the smallest change first.
-        proven: whether no smaller change of its kind exists on this node.
+        taken: IDs of the cards that the pod would get after the change; empty if unknown.
+        order: the key for sorting the changes of all nodes, smallest first.
+        proven: whether this is certainly the smallest change of its kind on this node.
     """
 
     kind: str
@@ -85,12 +85,12 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         fits: whether filter would accept the node.
         score: the score from prioritize, 0 to 10; 0 if the pod does not fit.
         assignment: the shares that bind would choose for each container.
-        reason: the reason why the pod does not fit, as a code.
-        sentence: the same reason, worded as filter returns it to kube-scheduler.
+        reason: the code of the reason why the pod does not fit.
+        sentence: the same reason, as the sentence that filter returns to kube-scheduler.
         resolvable: whether the pod would fit after evictions from the node.
         cards: the cards of a node on which the pod does not fit.
-        changes: changes after which the pod would fit, the smallest first, with at most one of each kind.
-        searched: whether the search for changes was completed, or found at least one change.
+        changes: changes after which the pod would fit, smallest first, at most one of each kind.
+        searched: whether the search for changes was complete or found at least one change.
     """
 
     name: str
@@ -109,11 +109,11 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of a simulation that applies to all nodes.
 
     Attributes:
-        request: the request of the pod as the extender reads it; empty if it requests no card or is refused.
-        refusal: the reason that filter gives why no part of the request can be granted.
+        request: the pod's request as read by the extender; empty if the pod requests no card or is refused.
+        refusal: the reason why filter refuses the whole request; empty if it does not.
         policy: the policy of the cluster.
         absent: the pods in `without` that hold no card.
-        spent: whether the search for changes stopped because it reached its limit.
+        spent: whether the search for changes stopped at its limit.
         group: the pod group with which the pod waits, and the reason; empty if the pod does not wait with a group.
     """
 
@@ -128,6 +128,6 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
-    """The response that the extender would give now, for each node in order."""
+    """The extender's current result for a pod, for each node in order."""
 
     nodes: tuple[NodeSimulation, ...]

@@ -1,6 +1,7 @@
 """Table of `accelkit inspect`: a bar for each card, the pods below it, and totals at the end.
 
-It consists of lines, because a table of rich shrinks to 80 columns and truncates names if the output goes to a file.
+The table consists of lines, because a table of rich would be limited to 80 columns, with truncated names, if the output
+is redirected to a file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
 _BAR = 24
-# Above this fraction, a bar is yellow, because little is left for further pods.
+# Phrases for the names of links in accelkit.placement.topology.links that are not names of a technology.
+_LINK_PHRASES = {
+    "link": "connected by a link",
+    "switched link": "connected by a switched link",
+    "PCI switch": "below the same PCI switch",
+    "PCI switches": "connected by several PCI switches",
+    "PCI root": "below the same PCI root",
+    "NUMA node": "on the same NUMA node",
+    "other NUMA node": "on different NUMA nodes",
+    "unknown": "with unknown link",
+}
+# Above this fraction, a bar is yellow, because little memory remains for further pods.
 _NEARLY_FULL = 0.85
 
 
@@ -48,12 +60,12 @@ def _node(node: NodeView) -> Iterator[Text]:
         name = f"{cards.namespace}/{cards.pod} [{cards.container}]"
         yield Text(f"  {name} has {len(cards.cards)} cards, {_describe_links(cards.links)}", "bright_black")
     for pod in node.unassigned:
-        yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which cards is unknown: {pod.problem}", "yellow")
+        yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but their IDs are unknown: {pod.problem}", "yellow")
 
 
 def _describe_links(links: Mapping[str, int]) -> str:
-    pairs = ", ".join(f"{count} by {name}" for name, count in links.items())
-    return f"pairs: {pairs}" if pairs else "their connections are unknown"
+    phrases = ((_LINK_PHRASES.get(name, f"connected by {name}"), count) for name, count in links.items())
+    return ", ".join(f"{_count(count, 'pair')} {phrase}" for phrase, count in phrases) or "the links are unknown"
 
 
 def _card(card: CardView, width: int) -> Text:
@@ -61,7 +73,7 @@ def _card(card: CardView, width: int) -> Text:
     fraction = card.used_bytes / card.capacity_bytes if card.capacity_bytes else float(card.whole)
     filled = min(_BAR, round(fraction * _BAR))
     if 0 < fraction < 1:
-        # A card that is partly held must look neither empty nor full.
+        # The bar of a partly used card must be neither empty nor full.
         filled = max(1, min(_BAR - 1, filled))
     colour = "red" if fraction > 1 else "yellow" if fraction > _NEARLY_FULL else "green"
     line.append("█" * filled, style=colour).append("░" * (_BAR - filled), style="bright_black")

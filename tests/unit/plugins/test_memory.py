@@ -74,7 +74,7 @@ def test_check_names_every_card_over_capacity(run_module):
     answer = run_module(memory_check, {"wait_seconds": 0})
     assert answer["failed"]
     sentence = (
-        "1 card is inconsistent: card b-0 of b has 16 GiB, its shares take 20 GiB, held by d/p, d/q. Delete pods of "
+        "1 card is inconsistent: card b-0 of b has 16 GiB, but its shares use 20 GiB, held by d/p, d/q. Delete pods of "
     )
     assert answer["msg"].startswith(sentence)
     assert answer["findings"][0]["pods"] == ["d/p", "d/q"]
@@ -83,7 +83,7 @@ def test_check_names_every_card_over_capacity(run_module):
 
 def test_check_names_every_card_short_of_memory(run_module):
     answer = run_module(memory_check, {"min_free": "4GiB", "wait_seconds": 0}, check=True)
-    assert answer["msg"].startswith("2 cards are inconsistent: card a-1 of a has 2 GiB left, less than 4 GiB; card b-0")
+    assert answer["msg"].startswith("2 cards are inconsistent: card a-1 of a has 2 GiB free, less than 4 GiB; card b-0")
 
 
 def test_check_of_sound_nodes_passes(run_module):
@@ -92,14 +92,14 @@ def test_check_of_sound_nodes_passes(run_module):
     assert answer["findings"] == []
     assert answer["totals"]["cards"] == 2
     assert answer["differences"] == []
-    assert answer["notes"] == ["the ledger is not compared, because the extender was not asked"]
+    assert answer["notes"] == ["the ledger is not compared, because it was not requested"]
 
 
 def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
     strange = Allocations("a", (), (StrangeProcess("a-0", 7, "miner"),))
     stub(evidence, "gather", AuditEvidence(assemble([node("a")], GIB), [], {"a": strange}, None, {}))
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
-    sentence = "process 7 (miner) is on card a-0 of a and belongs to no pod"
+    sentence = "process 7 (miner) uses card a-0 of a and does not belong to a pod"
     assert answer["msg"] == f"the observed allocation is inconsistent: {sentence}"
     assert [each["kind"] for each in answer["differences"]] == ["strange_process"]
     assert "differences" not in run_module(memory_check, {"nodes": ["a"], "allocations": False})

@@ -23,16 +23,16 @@ _SECONDS = 60.0
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@click.command("explain", short_help="Explain why a pod is pending, and what would make it fit.")
+@click.command("explain", short_help="Explain why a pod is pending, and which change would make it fit.")
 @click.argument("pod")
-@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
-@click.option("--all", "every", is_flag=True, help="List each node separately, instead of similar nodes together.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
+@click.option("--all", "every", is_flag=True, help="List each node separately instead of grouping similar nodes.")
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help="Consider only this node; may be repeated.")
 @click.option(
     "--without",
     multiple=True,
     metavar="[NAMESPACE/]POD",
-    help="Simulate that this pod is deleted; its UID is accepted too. May be repeated.",
+    help="Treat this pod, given by name or UID, as deleted; may be repeated.",
 )
 @extender_option
 @extender_options
@@ -61,7 +61,7 @@ def explain(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Explain why a POD is pending: the reason for each node and card, and the smallest change that makes it fit."""
+    """Explain why a POD is pending: the reason for each node and card, and the smallest change after which it fits."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
 

@@ -1,4 +1,4 @@
-"""Explanations why a pod is pending, as `accelkit explain -o json` returns them."""
+"""Explanations why a pod is pending, as returned by `accelkit explain -o json`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class HeldShare(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The reasons why a pod is pending, or the statement that it is not.
+    """The reasons why a pod is pending, or the reason why it is not.
 
     Attributes:
         state: `pending`, `bound` or `ended`.
         answer: the state or the reasons, as a sentence.
-        smallest_change: the smallest change over all nodes after which the pod would fit; empty if none applies.
+        smallest_change: the smallest change on any node after which the pod would fit; empty if changes do not apply.
         node: the node to which the pod is bound.
-        shares: the shares that the pod holds there.
+        shares: the shares that the pod holds on this node.
         scheduler: the message of kube-scheduler; None if the pod is not pending.
-        simulation: what the extender would do with the pod now; None if it is not pending.
+        simulation: the extender's simulation for the pod; None if the pod is not pending.
         without: the pods that the simulation treats as deleted.
     """
 
@@ -63,7 +63,7 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain_pod(
     found: PodInQuestion, extender: Extender, *, nodes: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Explanation:
-    """Explain why a pod is pending, using data from the extender.
+    """Return the explanation why a pod is pending, based on data from the extender.
 
     Args:
         found: the pod.
@@ -98,7 +98,7 @@ async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
     if not _requests_cards(pod):
         answer = f"Pod {pod.ref} is not pending: it is bound to node {node} and requests no card."
         return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node)
-    sentence = "the extender has no record of a card that it holds"
+    sentence = "the extender has no record of any card that it holds"
     try:
         inspection = await extender.inspect(node)
     except ServiceError as exc:
@@ -109,7 +109,7 @@ async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
         if shares:
             sentence = f"it holds {'; '.join(map(_describe_share, shares))}"
         elif unassigned:
-            sentence = f"it holds cards, but which cards is unknown: {unassigned[0].problem}"
+            sentence = f"it holds cards, but their IDs are unknown: {unassigned[0].problem}"
     answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and {sentence}."
     return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node, shares=shares)
 

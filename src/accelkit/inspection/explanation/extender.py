@@ -1,4 +1,4 @@
-"""Access of `accelkit explain` to the extender: at a URL, or through the API server."""
+"""Access to the extender for `accelkit explain`: at a URL or through the API server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Extender:
         self._proxied = ProxiedExtender(api, namespace, service, option=NAMESPACE_OPTION, instead=INSPECT_API_HINT)
 
     async def simulate(self, question: SimulationQuestion) -> Simulation:
-        """Return what the extender would do with a pod.
+        """Return the extender's simulation for a pod.
 
         Raises:
             ServiceError: the cluster has no extender, a permission is missing, or the extender does not respond.
@@ -44,7 +44,7 @@ class Extender:
         """Return the ledger's view of a node.
 
         Raises:
-            ServiceError: there is no extender, a permission is missing, the extender does not respond, or the node does
-                not exist.
+            ServiceError: the extender does not exist or does not respond, a permission is missing, or the node does not
+                exist.
         """
         return await (self._proxied.query(node) if self._at is None else query_extender(self._at, node))

@@ -1,4 +1,4 @@
-"""Groups of nodes that refuse a pod for the same reason and would accept it after the same kind of change."""
+"""Groups of nodes on which a pod does not fit for the same reason, and would fit after the same kind of change."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _LAST = (9, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes with the same reason and kind of change; the node that needs the smallest change comes first."""
+    """Nodes with the same reason and kind of change. The node with the smallest change is first."""
 
     nodes: tuple[NodeSimulation, ...]
 
     @property
     def best(self) -> NodeSimulation:
-        """The node that needs the smallest change."""
+        """The node with the smallest change."""
         return self.nodes[0]
 
     @property
     def change(self) -> ChangeView | None:
-        """The smallest change for any node of the group; None if there is none."""
+        """The smallest change on any node of the group; None if there is none."""
         return next(iter(self.best.changes), None)
 
 
 def group_nodes(nodes: Iterable[NodeSimulation]) -> list[NodeGroup]:
-    """Return groups of the nodes on which a pod does not fit, those with the smallest change first."""
+    """Group the nodes on which a pod does not fit; return the groups with the smallest changes first."""
     groups: dict[tuple[str, str, bool], list[NodeSimulation]] = {}
     for node in nodes:
         if not node.fits:

@@ -1,4 +1,4 @@
-"""Reader of the pod to explain, with the message of kube-scheduler."""
+"""Reader of the pod to explain and of kube-scheduler's message about it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelkit.kube.paths import build_pod_path
 from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import SCHEDULED
 
-# This annotation is not needed, and often makes up half of a pod's size.
+# This annotation is discarded, because it is not needed and often makes up half of a pod's size.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class SchedulerWords(msgspec.Struct, frozen=True):
-    """kube-scheduler's condition PodScheduled; it has no reason and message if kube-scheduler has not tried the pod."""
+    """kube-scheduler's condition PodScheduled, without reason and message if kube-scheduler has not tried the pod."""
 
     scheduler: str
     reason: str = ""
@@ -53,8 +53,8 @@ async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> Pod
     except ApiError as exc:
         if exc.not_found:
             raise ServiceError(
-                f"there is no pod {name!r} in namespace {namespace!r}",
-                next_step="name the pod's namespace with -n; `kubectl get pods -A` lists all pods",
+                f"pod {name!r} does not exist in namespace {namespace!r}",
+                next_step="set the pod's namespace with -n; `kubectl get pods -A` lists all pods",
             ) from exc
         if exc.forbidden:
             raise ServiceError(

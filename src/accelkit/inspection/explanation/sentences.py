@@ -17,8 +17,8 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
 
     Args:
         subject: the pod, as the subject of the sentence.
-        simulation: what the extender would do with the pod.
-        named: whether the simulation was limited to named nodes.
+        simulation: the extender's simulation for the pod.
+        named: whether the simulation was limited to the nodes that the user named.
         without: the pods that the simulation treats as deleted.
     """
     if simulation.refusal:
@@ -27,9 +27,7 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
         return f"{subject} is pending, but it requests no card, so accelkit excludes no node for it."
     nodes = simulation.nodes
     if not nodes:
-        return (
-            f"{subject} is pending: no node shares cards. Label nodes accelkit.io/share=true and run the agent there."
-        )
+        return f"{subject} is pending: no node shares cards. Label nodes with accelkit.io/share=true and run the agent."
     where, fitting = _count_nodes(len(nodes), named=named), sum(node.fits for node in nodes)
     if without:
         deleted = " and ".join(without)
@@ -47,7 +45,7 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
 
 
 def describe_smallest(simulation: Simulation) -> str:
-    """Return a sentence about the smallest change over all nodes; empty if the pod fits or changes do not apply."""
+    """Return a sentence about the smallest change on any node; empty if the pod fits or changes do not apply."""
     nodes = simulation.nodes
     if not simulation.request or not nodes or any(node.fits for node in nodes):
         return ""
@@ -61,7 +59,7 @@ def describe_smallest(simulation: Simulation) -> str:
 
 
 def describe_change(change: ChangeView, node: str) -> str:
-    """Return a sentence that describes a change and the cards that the pod would then get."""
+    """Return a sentence about a change and the cards that the pod would get after it."""
     if not change.taken:
         return f"{change.sentence} (node {node})"
     cards = ", ".join(change.taken[:_MOST_CARDS_NAMED])
@@ -71,7 +69,7 @@ def describe_change(change: ChangeView, node: str) -> str:
 
 
 def describe_request(container: ContainerRequest) -> str:
-    """Describe the request of a container in words."""
+    """Return a description of a container's request."""
     number = container.cards
     if container.whole:
         words = "one whole card" if number == 1 else f"{number} whole cards"

@@ -1,6 +1,7 @@
 """Table of `accelkit explain`: the answer first, then groups of similar nodes.
 
-It consists of lines, because a table of rich shrinks to 80 columns and truncates names if the output goes to a file.
+The table consists of lines, because a table of rich would be limited to 80 columns, with truncated names, if the output
+is redirected to a file.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
 
 def _describe_words(words: SchedulerWords) -> str:
     if words.reason or words.message:
-        return f"kube-scheduler ({words.reason or 'without a reason'}): {words.message or 'no message'}"
+        return f"kube-scheduler ({words.reason or 'no reason'}): {words.message or 'no message'}"
     return f"kube-scheduler has not reported a result yet; the pod's schedulerName is {words.scheduler}."
 
 
@@ -65,8 +66,8 @@ def _list_groups(simulation: Simulation) -> Iterator[Text]:
     if simulation.spent:
         yield Text("")
         yield Text(
-            "The search for changes stopped at its limit; it began with the nodes that lack the least. Name nodes with "
-            "--node to search only these.",
+            "The search for changes stopped at its limit. It began with the nodes that lack the least. To search only "
+            "certain nodes, set --node.",
             style="yellow",
         )
 

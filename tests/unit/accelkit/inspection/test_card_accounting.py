@@ -45,7 +45,7 @@ def test_the_words_for_findings_are_those_that_programs_know():
 def test_a_card_over_capacity_is_found_with_its_figures(ledger):
     hold(ledger, "p", "a", 12)
     hold(ledger, "q", "a", 8)
-    message = "card a of n has 16 GiB, its shares take 20 GiB"
+    message = "card a of n has 16 GiB, but its shares use 20 GiB"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "a", FindingKind.OVER_CAPACITY, message, 16 * GIB, 20 * GIB, -4 * GIB)
     ]
@@ -55,7 +55,7 @@ def test_a_card_short_of_room_is_found_only_where_room_is_asked_for(ledger):
     hold(ledger, "p", "a", 14)
     assert findings(ledger) == []
     assert findings(ledger, min_free=2) == []
-    message = "card a of n has 2 GiB left, less than 3 GiB"
+    message = "card a of n has 2 GiB free, less than 3 GiB"
     assert check(view(ledger.list_nodes()), min_free_bytes=3 * GIB) == [
         AccountingFinding("n", "a", FindingKind.LOW_FREE, message, 16 * GIB, 14 * GIB, 2 * GIB)
     ]
@@ -70,7 +70,7 @@ def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
 def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second):
     hold(ledger, "p", "a", 0, whole=first)
     hold(ledger, "q", "a", 0, whole=second)
-    message = "card a of n is assigned whole to one pod and shared with other pods"
+    message = "card a of n is assigned to one pod as a whole card, but other pods also hold shares of it"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "a", FindingKind.SHARED_WHOLE_CARD, message, 16 * GIB, 0, 16 * GIB)
     ]
@@ -98,7 +98,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", build_request(4 * GIB), "it has none"))
-    message = "pod d/p holds cards of n, but which cards is unknown: it has none"
+    message = "pod d/p holds cards of n, but their IDs are unknown: it has none"
     assert check(view(ledger.list_nodes())) == [
         AccountingFinding("n", "", FindingKind.UNASSIGNED_POD, message, 0, 4 * GIB, 0)
     ]

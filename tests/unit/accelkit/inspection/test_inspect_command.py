@@ -96,12 +96,12 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
         assert run(*given, "--server-name", "extender.accelkit.svc").exit_code == 0
         refused = run(*given)
     assert refused.exit_code == 1
-    assert f"Error: the extender at {registry.url} does not answer" in refused.stderr
+    assert f"Error: cannot reach the extender at {registry.url}" in refused.stderr
 
 
 def test_certificates_for_no_extender_are_an_error():
     result = run("--server-name", "x", KUBECONFIG="/none")
-    assert result.stderr.startswith("Error: certificates are given without an extender; name the")
+    assert result.stderr.startswith("Error: cannot use certificates without an extender; set --extender")
 
 
 @pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])
@@ -122,7 +122,7 @@ def test_the_api_server_is_read_where_that_is_asked_for(kubeconfig):
 def test_a_node_that_the_api_server_does_not_know_is_an_error_with_a_next_step(kubeconfig):
     result = run("x", "--from-api", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
-    assert result.stderr == "Error: there is no node 'x'; list the nodes with cards by `accelkit inspect`\n"
+    assert result.stderr == "Error: node 'x' does not exist; list the nodes with cards by `accelkit inspect`\n"
 
 
 def serve_through_the_proxy(server, answer, inspection, namespace="accelkit", service="accelkit-extender"):

@@ -240,5 +240,5 @@ async def test_pods_are_counted_in_every_dialect_that_our_agent_serves_and_in_no
 
 
 async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
-    with pytest.raises(ServiceError, match="there is no node 'x'; list the nodes with cards by `accelkit inspect`"):
+    with pytest.raises(ServiceError, match="node 'x' does not exist; list the nodes with cards by `accelkit inspect`"):
         await inspect_cluster(api, node="x")

@@ -80,9 +80,9 @@ def test_what_connects_several_cards_of_a_container_stands_below_the_cards(ledge
     ledger.put_node("n", Inventory(GIB, tuple(cards), topology=("XDS", "DXS", "SSX")))
     shares = tuple(Share(card, 16 * GIB, whole=True) for card in "abc")
     ledger.confirm(PodRef("d", "p", "p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
-    assert lines(ledger)[7] == "  d/p [c] has 3 cards, pairs: 1 by link, 2 by PCI switch"
+    assert lines(ledger)[7] == "  d/p [c] has 3 cards, 1 pair connected by a link, 2 pairs below the same PCI switch"
     ledger.put_node("n", None)
-    assert "  d/p [c] has 3 cards, their connections are unknown" in lines(ledger)
+    assert "  d/p [c] has 3 cards, the links are unknown" in lines(ledger)
 
 
 def test_no_name_of_a_pod_is_cut_where_output_is_narrow(ledger):
@@ -176,7 +176,7 @@ def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "s", "s"), "n", build_request(4 * GIB), "it has none"))
     assert lines(ledger) == [
         "n  0 cards, 0 of 0 used  node has no accelkit inventory",
-        "  ? d/s holds cards, but which cards is unknown: it has none",
+        "  ? d/s holds cards, but their IDs are unknown: it has none",
         "",
         "1 node, 0 cards, 0 of 0 used",
     ]

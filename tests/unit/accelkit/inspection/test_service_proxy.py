@@ -69,7 +69,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender)
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
 async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
     api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
-    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\); name its"):
+    with pytest.raises(NoExtenderError, match=r"cannot find the extender in namespace x: not found; set its"):
         await extender.query()
 
 
@@ -112,7 +112,7 @@ async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api
         api.fail(ApiError("no such Deployment", status=404, reason="NotFound"), path=DEPLOYMENT)
     else:
         api.documents[DEPLOYMENT] = document
-    with pytest.raises(NoExtenderError, match=r"no extender in namespace x \(not found\)"):
+    with pytest.raises(NoExtenderError, match=r"cannot find the extender in namespace x: not found"):
         await extender.query()
 
 
@@ -121,7 +121,7 @@ async def test_a_right_that_is_missing_is_reported_with_the_role_that_has_it(api
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
     with pytest.raises(ServiceError, match="cannot read from the extender: User x cannot") as raised:
         await extender.query()
-    assert "the Role accelkit-inspector-user of namespace x" in raised.value.next_step
+    assert "the Role accelkit-inspector-user in namespace x" in raised.value.next_step
     assert "--from-api" in raised.value.next_step
 
 
@@ -172,9 +172,11 @@ async def test_an_extender_that_is_too_old_to_explain_is_told_from_one_that_is_n
     api, extender, status, sentence
 ):
     api.fail(ApiError(sentence, status=status), path="simulate")
-    with pytest.raises(ServiceError, match=f"the extender cannot explain pods: {sentence}") as raised:
+    with pytest.raises(
+        ServiceError, match=f"cannot explain pods with this version of the extender: {sentence}"
+    ) as raised:
         await extender.simulate(QUESTION)
-    assert raised.value.next_step == "install this version of accelkit with site.yml"
+    assert raised.value.next_step == "upgrade the extender to the version of this command with site.yml"
     assert not isinstance(raised.value, NoExtenderError)
 
 
@@ -187,8 +189,8 @@ async def test_what_the_extender_does_not_answer_is_told_in_its_own_words(answer
 async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
     extender = ProxiedExtender(api, "x", "s", option="--accelkit-namespace", instead="look")
     for reason, step in (
-        ("NotFound", "name its namespace and Service with --accelkit-namespace and --service, or look"),
-        ("Forbidden", "ask an administrator to bind the Role accelkit-inspector-user of namespace x to you, or look"),
+        ("NotFound", "set its namespace and Service with --accelkit-namespace and --service, or look"),
+        ("Forbidden", "ask an administrator for the Role accelkit-inspector-user in namespace x, or look"),
         ("Gone", "look"),
     ):
         api.fail(ApiError("no", status={"NotFound": 404, "Forbidden": 403, "Gone": 410}[reason], reason=reason))

@@ -20,7 +20,7 @@ from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, He
 GIB = 2**30
 
 
-MESSAGE = "card GPU-n-0 of n has 80 GiB, its shares take 81 GiB"
+MESSAGE = "card GPU-n-0 of n has 80 GiB, but its shares use 81 GiB"
 
 
 def fill(api, *amounts):

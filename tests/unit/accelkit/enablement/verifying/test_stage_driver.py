@@ -103,7 +103,7 @@ def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster
     assert results[DRIVER].evidence.startswith(f"container: accelkit installs it for kernel {kernel}; ")
     assert results[CHECK].reason == reason
     if reason:
-        assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, and 6.8.0-45 runs"
+        assert results[CHECK].evidence == "the driver was chosen for kernel 6.8.0-44, but the node runs kernel 6.8.0-45"
 
 
 @pytest.mark.parametrize("kernel", ["6.8+odd", "k" * 80])
@@ -139,7 +139,10 @@ def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
     cluster.node.inventory["library_problems"] = ("library libnvidia-ml.so.1 of nvidia is broken: version mismatch",)
     results = cluster.judge()
     assert told(results, CHECK) == ("unknown", "DriverVersionUnknown")
-    assert "of GPU-n-0: library libnvidia-ml.so.1 of nvidia is broken: version mismatch" in results[CHECK].evidence
+    assert (
+        "of GPU-n-0 is unknown: library libnvidia-ml.so.1 of nvidia is broken: version mismatch"
+        in results[CHECK].evidence
+    )
 
 
 def test_cards_that_work_without_their_vendors_library_pass_and_that_is_reported(cluster):

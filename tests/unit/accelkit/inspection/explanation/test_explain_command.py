@@ -174,10 +174,10 @@ def test_a_bound_pod_is_not_pending_and_has_these_cards(explained, run):
 def test_a_bound_pod_whose_cards_nobody_knows(explained, run):
     explained.node("node-1")
     explained.pod(4, node="node-1")
-    assert run().stdout.endswith("bound to node node-1, and the extender has no record of a card that it holds.\n")
+    assert run().stdout.endswith("bound to node node-1, and the extender has no record of any card that it holds.\n")
     request = PodRequest((ContainerRequest("main", Kind.APP, 1, 4 * GIB),))
     explained.ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "uid-p"), "node-1", request, "it has none"))
-    assert run().stdout.endswith("and it holds cards, but which cards is unknown: it has none.\n")
+    assert run().stdout.endswith("and it holds cards, but their IDs are unknown: it has none.\n")
     explained.pod(4, node="stranger")
     assert run().stdout.endswith("and the cards that it holds are unknown (there is no node 'stranger').\n")
 
@@ -213,7 +213,7 @@ def test_a_request_that_cannot_be_granted_is_the_answer(explained, run):
 def test_without_nodes_that_share_cards_the_next_step_is_reported(explained, run):
     explained.pod(4)
     assert run().stdout.splitlines()[0] == (
-        "Pod d/p is pending: no node shares cards. Label nodes accelkit.io/share=true and run the agent there."
+        "Pod d/p is pending: no node shares cards. Label nodes with accelkit.io/share=true and run the agent."
     )
 
 
@@ -223,7 +223,7 @@ def test_without_nodes_that_share_cards_the_next_step_is_reported(explained, run
         (
             {"reason": "NotFound", "message": "x"},
             404,
-            "there is no pod 'p' in namespace 'd'; name the pod's namespace with",
+            "pod 'p' does not exist in namespace 'd'; set the pod's namespace with",
         ),
         ({"reason": "Forbidden", "message": "no"}, 403, "cannot read the pod: no; ask an administrator for"),
         ([], 200, "cannot decode pod d/p"),
@@ -242,9 +242,9 @@ def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, r
     explained.server.on("POST", ".*", lambda _: web.json_response(answer, status=404))
     result = run("--accelkit-namespace", "x")
     assert result.exit_code == 1
-    assert "the cluster has no extender in namespace x" in result.stderr
+    assert "cannot find the extender in namespace x" in result.stderr
     assert (
-        "name its namespace and Service with --accelkit-namespace and --service, or `accelkit inspect --from-api` shows"
+        "set its namespace and Service with --accelkit-namespace and --service, or use `accelkit inspect --from-api`"
         in result.stderr
     )
 
@@ -257,9 +257,9 @@ def test_an_extender_is_asked_at_the_url_that_is_given(explained, run):
     explained.pod(4, node="node-1")
     assert run(ACCELKIT_EXTENDER=explained.server.url).exit_code == 0
     result = run("--extender", "http://127.0.0.1:1")
-    assert "the cards that it holds are unknown (the extender at http://127.0.0.1:1 does not answer" in result.stdout
+    assert "the cards that it holds are unknown (cannot reach the extender at http://127.0.0.1:1" in result.stdout
     explained.pod(4)
     result = run("--extender", "http://127.0.0.1:1")
     assert result.exit_code == 1
-    assert "Error: the extender at http://127.0.0.1:1 does not answer" in result.stderr
-    assert "give its URL with --extender, or `accelkit inspect --from-api` shows what is free" in result.stderr
+    assert "Error: cannot reach the extender at http://127.0.0.1:1" in result.stderr
+    assert "set its URL with --extender, or use `accelkit inspect --from-api` to list free cards" in result.stderr

@@ -57,7 +57,7 @@ def test_thousands_of_nodes_are_few_lines():
     assert "5,000 nodes: full (n1, n2, n3, n4, n5, n6 and 4,994 more)" in shown
     assert "  smallest change: less_memory 1: the pod would get card a of n1" in shown
     assert len(shown) < 12
-    assert shown[-1].startswith("The search for changes stopped at its limit; it began with the nodes")
+    assert shown[-1].startswith("The search for changes stopped at its limit. It began with the nodes")
     assert len(draw(simulation(*nodes), every=True)) > 10_000
 
 
