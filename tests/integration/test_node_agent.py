@@ -334,7 +334,7 @@ async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_
         }
     # What was written wrong, the agent puts right within its next look.
     again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
-    assert "Nothing differs." in again.stdout
+    assert "No differences." in again.stdout
     assert assigned_cards(await cluster.get(f"{PODS}/sound")) == held
 
 
@@ -361,7 +361,7 @@ async def test_what_a_user_writes_into_an_assignment_is_not_counted_told_and_put
     pod = await cluster.until("forger", lambda pod: assigned_cards(pod) == {held})
     assert json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]) == json.loads(true)
     again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
-    assert "Nothing differs." in again.stdout
+    assert "No differences." in again.stdout
     assert held_bytes(cluster.sandbox.inspect()) == {held: GIB}
 
 

@@ -1,1 +1,1 @@
-"""The audit: a comparison of the ledger, the assignments, the kubelets' allocations and the cards."""
+"""The audit, which compares the ledger, the assignments, the kubelets' allocations and the cards."""

@@ -19,7 +19,7 @@ from accelkit.model.assignment import decode_assignment
 from accelkit.model.keys import MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
 
-# The API server omits pods that have ended, so that those of many finished Jobs are not transferred.
+# With this selector, the API server omits pods that have ended, such as the pods of finished Jobs.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -53,13 +53,13 @@ class _Pod(msgspec.Struct):
 
     @property
     def bound_at(self) -> datetime:
-        """When the API server bound the pod; the creation time for a pod that was created with its node set."""
+        """The time when the pod was bound, or its creation time if it was created with a node name."""
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
 
     @property
     def recorded(self) -> bool:
-        """Whether the node agent wrote the first assignment of the pod. Users cannot write the annotation."""
+        """Whether the node agent recorded the assignment of the pod in its annotation, which users cannot write."""
         try:
             return (
                 decode_assignment((self.metadata.annotations or {}).get("accelkit.io/assignment", "")).recorded is True
@@ -69,7 +69,7 @@ class _Pod(msgspec.Struct):
 
 
 async def find_run_start(api: ApiClient) -> datetime | None:
-    """Return when the current run started, by the API server's clock; None if no run is changing the cluster.
+    """Return the start time of the current playbook run, by the API server's clock; None without a current run.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -82,7 +82,7 @@ async def find_run_start(api: ApiClient) -> datetime | None:
 async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
     """Return the pods that were bound without the extender since the given time and have not ended.
 
-    These pods are already counted, because the node agent marks the assignment that it writes. Static pods are
+    Pods for which the node agent wrote the assignment are excluded, because they are already counted. Static pods are
     excluded, because no scheduler binds them.
 
     Raises:

@@ -27,13 +27,13 @@ _WITHOUT = "audit without the ledger with --no-ledger"
 @click.command(
     "audit",
     short_help="Compare ledger, assignments, kubelets and cards.",
-    epilog="Exit codes: 0 no differences, 1 an error that the message explains, 2 wrong usage, 3 differences, or "
-    "a ledger or allocations of a node that cannot be read.",
+    epilog="Exit codes: 0 no differences, 1 error, 2 invalid usage, 3 differences, or the ledger or the allocations of "
+    "a node cannot be read.",
 )
 @click.argument("nodes", nargs=-1)
 @extender_option
 @extender_options
-@click.option("--no-ledger", is_flag=True, help="Do not ask the extender, and compare the other sides only.")
+@click.option("--no-ledger", is_flag=True, help="Omit the extender's ledger from the comparison.")
 @kubeconfig_option
 @installation_namespace_option
 @click.option(
@@ -41,7 +41,7 @@ _WITHOUT = "audit without the ledger with --no-ledger"
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds for which a difference must last, because shorter ones are changes in progress.",
+    help="Seconds for which a difference must persist; shorter differences are changes in progress.",
 )
 @output_option
 def audit_command(  # noqa: PLR0917 - click passes options by name
@@ -60,7 +60,7 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Compare the extender's ledger, the assignments of pods, the kubelets' allocations and the cards.
 
-    Without NODES, all nodes with cards are compared.
+    Without NODES, compare all nodes with cards.
     """
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     extender_at = None if no_ledger else at or service
@@ -98,8 +98,8 @@ def _table(found: Audit) -> RenderableType:
 
 def _summarize(found: Audit) -> str:
     if not found.findings:
-        return "Nothing differs."
+        return "No differences."
     count = sum(each.kind not in UNREADABLE_KINDS for each in found.findings)
     if not count:
-        return "Nothing differs in what can be compared."
+        return "No differences in the data that can be compared."
     return f"{count} difference{'' if count == 1 else 's'}."

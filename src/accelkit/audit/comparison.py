@@ -1,7 +1,7 @@
 """The comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
 
-A difference is a finding. A side that exists but cannot be read is also a finding, because it may be wrong. A side that
-does not exist, or was not requested, is a note.
+Each difference is a finding. Data that exists but cannot be read is also a finding, because it may be wrong. Data that
+does not exist or was not requested is a note.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from accelkit.texts import count_cards, shorten
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
-# Policies under which the kubelet may choose devices other than those that the plugin prefers, or refuse a pod.
+# Policies with which the kubelet may refuse a pod, or choose devices that the plugin does not prefer.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
 
 
-# Memory in bytes, whether the share is the whole card, and compute in thousandths.
+# The memory in bytes, whether the share is a whole card, and the compute in thousandths.
 _Amounts = tuple[int, bool, int]
 
 
@@ -53,12 +53,12 @@ class AuditKind(StrEnum):
     TOPOLOGY = "topology_policy"
 
 
-# Findings of these kinds are not differences: they report a comparison that was not possible.
+# Findings of these kinds are not differences. They report that a comparison was not possible.
 UNREADABLE_KINDS = frozenset({AuditKind.UNREADABLE, AuditKind.UNREADABLE_LEDGER})
 
 
 class AuditFinding(msgspec.Struct, frozen=True):
-    """One difference; `pod` has the form `namespace/name`, and `card` and `pod` are empty if they do not apply."""
+    """A difference. `pod` has the form `namespace/name`; `card` and `pod` are empty if they do not apply."""
 
     node: str
     card: str
@@ -68,23 +68,23 @@ class AuditFinding(msgspec.Struct, frozen=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """The result: differences, and notes on what could not be compared."""
+    """The result of an audit: differences, and notes about comparisons that were not possible."""
 
     findings: list[AuditFinding]
     notes: list[str]
 
 
 class AuditEvidence(msgspec.Struct, frozen=True):
-    """The data of each side that the audit compares.
+    """The data that the audit compares.
 
     Attributes:
         assigned: the nodes, cards and assignments according to the API server.
-        pods: the bound pods that have cards or an assignment, and have not ended.
-        allocations: by shared node, the allocations that its agent publishes; an error if they are unreadable, None if
-            there are none.
-        ledger: the extender's ledger, the error if it cannot be read, or None if it was not requested.
-        policies: the Topology Manager's policy of each kubelet that answered.
-        notes: the data that could not be read.
+        pods: the bound pods that have cards or an assignment and have not ended.
+        allocations: the allocations that the agent of each shared node publishes, an error if they cannot be read, or
+            None if they do not exist.
+        ledger: the extender's ledger, an error if it cannot be read, or None if it was not requested.
+        policies: the Topology Manager policy of each kubelet that responded.
+        notes: notes about data that could not be read.
     """
 
     assigned: Inspection
@@ -96,10 +96,10 @@ class AuditEvidence(msgspec.Struct, frozen=True):
 
 
 def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
-    """Compare all sides.
+    """Compare all evidence, and return the differences.
 
     Args:
-        evidence: the data of each side.
+        evidence: the data to compare.
         ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
     """
     findings = [
@@ -113,7 +113,7 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
     ]
     notes = list(evidence.notes)
     if evidence.ledger is None:
-        notes.append("the ledger is not compared, because the extender was not asked")
+        notes.append("the ledger is not compared, because it was not requested")
     elif isinstance(evidence.ledger, ServiceError):
         message = f"the ledger is not compared: {evidence.ledger}"
         if ledger_optional:
@@ -131,8 +131,8 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
             continue
         if isinstance(allocations, AssignmentError):
             message = (
-                f"the kubelet of {node} is not compared: {allocations}; its agent rewrites them every two minutes, so "
-                "check the pod of the agent"
+                f"the kubelet of {node} is not compared: {allocations}; its agent rewrites the allocations every two "
+                "minutes, so check the pod of the agent"
             )
             findings.append(AuditFinding(node, "", "", AuditKind.UNREADABLE, message))
             continue
@@ -156,7 +156,7 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedPod:
-    """A pod with the valid part of its assignment, if any; `rejection` says why the rest is invalid."""
+    """A pod with the valid part of its assignment, if any; `rejection` is the reason why the other part is invalid."""
 
     pod: CardPod
     unit_bytes: int
@@ -187,11 +187,11 @@ def _list_oversubscribed(inspection: Inspection) -> Iterator[str]:
     for node in inspection.nodes:
         factors = Counter(card.memory_factor for card in node.cards if card.memory_factor != 1)
         for factor, count in sorted(factors.items()):
-            yield f"{count_cards(count)} of {node.name}: shares may take {factor:g} times its memory (oversubscription)"
+            yield f"{count_cards(count)} of {node.name}: shares may use {factor:g} times its memory (oversubscription)"
 
 
 _TOPOLOGY_EFFECT = (
-    "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
+    "its kubelet may refuse pods, or choose cards other than the assigned cards; set topologyManagerPolicy: none"
 )
 
 
@@ -201,7 +201,7 @@ def _compare_ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditF
         node, pod, container, card = key
         if written.get(key) != counted.get(key):
             in_ledger, in_assignment = _describe_amounts(counted.get(key)), _describe_amounts(written.get(key))
-            difference = f"the ledger counts {in_ledger}, the assignment says {in_assignment}"
+            difference = f"the ledger contains {in_ledger}, but the assignment contains {in_assignment}"
             message = f"pod {pod} [{container}] on card {card} of {node}: {difference}"
             yield AuditFinding(node, card, pod, AuditKind.LEDGER, message)
 
@@ -214,7 +214,7 @@ def _list_shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Amo
         for node in inspection.nodes
         for card in node.cards
         for share in card.shares
-        # A share that is moving between pods exists only briefly.
+        # Ignore shares that are moving between pods, because this state is brief.
         if share.container != MOVING
     }
 
@@ -232,7 +232,7 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Checke
     if allocations.left_out:
         message = (
             f"not all allocations of {node} are published: {allocations.left_out} pods with many containers exceed the "
-            "size of its ConfigMap and are not compared"
+            "size limit of its ConfigMap and are not compared"
         )
         yield AuditFinding(node, "", "", AuditKind.NOT_PUBLISHED, message)
     for checked in pods:
@@ -249,12 +249,12 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Checke
     for (namespace, pod_name), found in sorted(published.items()):
         cards = sorted({card for each in found.containers.values() for card in (*each.memory, *each.whole)})
         name = f"{namespace}/{pod_name}"
-        message = f"the kubelet of {node} holds {', '.join(cards)} for pod {name}, which has no assignment"
+        message = f"the kubelet of {node} allocated {', '.join(cards)} to pod {name}, which has no assignment"
         yield AuditFinding(node, "", name, AuditKind.UNKNOWN_POD, message)
     for process in allocations.processes or ():
         amount = "" if process.memory_bytes is None else f", {format_bytes(process.memory_bytes)}"
         subject = f"process {process.pid} ({process.command}{amount})"
-        message = f"{subject} is on card {process.card} of {node} and belongs to no pod"
+        message = f"{subject} uses card {process.card} of {node} and does not belong to a pod"
         yield AuditFinding(node, process.card, "", AuditKind.PROCESS, message)
 
 
@@ -264,15 +264,15 @@ def _compare_pod(checked: _CheckedPod, held: HeldPod | None) -> Iterator[str]:
         return
     for container, kind in pod.order:
         shares = assignment.containers.get(container, ())
-        # The kubelet does not report the devices of plain init containers.
+        # The kubelet does not report the devices of init containers that are not sidecars.
         if kind is Kind.INIT or not shares:
             continue
         devices = held.containers.get(container) if held else None
         assigned = f"pod {pod.ref} [{container}] is assigned {_describe_shares(shares)}"
         if devices is None:
-            yield f"{assigned}; its kubelet reports no devices for it"
+            yield f"{assigned}, but its kubelet does not report any devices"
         elif not _agree(shares, devices, checked.unit_bytes):
-            yield f"{assigned}; its kubelet gave {_describe_devices(devices)}"
+            yield f"{assigned}, but its kubelet allocated {_describe_devices(devices)}"
 
 
 def _agree(shares: Sequence[Share], devices: HeldDevices, unit_bytes: int) -> bool:

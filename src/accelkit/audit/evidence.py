@@ -1,4 +1,4 @@
-"""Runner of the audit. It reads the evidence from the API server, the node agents' ConfigMaps and the extender."""
+"""Runner of the audit, which reads the evidence from the API server, the node agents' ConfigMaps and the extender."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.vendors.counted_dialects import BoundPodReader
 
 _POLL_SECONDS = 1.0
 
-# Node, card, pod and kind identify a difference; the amounts in its message may change while it lasts.
+# The node, card, pod and kind identify a difference. The amounts in its message may change while it persists.
 Difference = tuple[str, str, str, str]
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
 
@@ -40,10 +40,11 @@ async def audit_cluster(
     Args:
         api: an open client.
         namespace: the namespace in which accelkit runs.
-        seconds: how long a difference must persist. A shorter difference is a change in progress.
+        seconds: the time for which a difference must persist. A shorter difference is a change in progress.
         nodes: names of nodes; empty for all nodes with cards.
         bare: whether to accept named nodes without cards.
-        ledger: returns the ledger of the extender, or the reason why it cannot be read; None skips the ledger.
+        ledger: a function that returns the ledger of the extender, or the error if it cannot be read; None to skip the
+            ledger.
         ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
 
     Raises:
@@ -51,20 +52,20 @@ async def audit_cluster(
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
-    # On a busy cluster, some changes are always in progress. So only differences that every comparison finds count.
+    # On a busy cluster, some changes are always in progress. Therefore, report only differences in every comparison.
     lasting: set[Difference] | None = None
     while True:
         evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
         if not bare and (unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes})):
             raise ServiceError(
-                f"no node with cards is named {', '.join(unknown)}",
+                f"cannot find nodes with cards named {', '.join(unknown)}",
                 next_step="list the nodes with cards by `accelkit inspect`",
             )
         found = audit(evidence, ledger_optional=ledger_optional)
         keys = {name_difference(each) for each in found.findings}
         unread = {name_difference(each) for each in found.findings if each.kind == AuditKind.UNREADABLE_LEDGER}
         late = time.monotonic() >= deadline
-        # Without the ledger, a comparison does not show which differences persist. So it is repeated if there is time.
+        # Without the ledger, a comparison cannot confirm that differences persist. Repeat it if there is time.
         if not unread or late:
             lasting = unread | (keys if lasting is None else lasting & keys)
             if not lasting or late:
@@ -73,12 +74,12 @@ async def audit_cluster(
 
 
 def name_difference(found: AuditFinding) -> Difference:
-    """Return the key that identifies a difference in later comparisons."""
+    """Return the key that identifies a difference across comparisons."""
     return found.node, found.card, found.pod, found.kind
 
 
 async def query_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
-    """Return an extender's ledger. On failure, return the error, so that the audit can compare the other sides."""
+    """Return an extender's ledger. On failure, return the error, so that the audit can compare all other data."""
     try:
         return await extender.query()
     except ServiceError as exc:
@@ -94,12 +95,12 @@ async def gather(
     ledger: Inspection | ServiceError | None = None,
     nodes: frozenset[str] = frozenset(),
 ) -> AuditEvidence:
-    """Read the evidence for the named nodes, or for all nodes with cards if none are named.
+    """Read the evidence for the named nodes, or for all nodes with cards if `nodes` is empty.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
     """
-    # Read the allocations first. A pod that is assigned later is newer, and does not count as a difference.
+    # Read the allocations first. A pod that is assigned afterwards is newer and is not a difference.
     allocations = await read_allocations(api, namespace)
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
@@ -123,7 +124,7 @@ async def gather(
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     """Return the allocations that each node agent publishes, or the error for an unreadable ConfigMap.
 
-    ConfigMaps are found by name only, because their labels may be damaged as well as their data.
+    ConfigMaps are selected only by name, because their labels may be damaged like their data.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -141,5 +142,5 @@ def _read(entry: ConfigMap) -> Allocations | AssignmentError:
     except AssignmentError as exc:
         return exc
     if found.node != name:
-        return AssignmentError(f"ConfigMap {name} holds allocations of node {found.node}")
+        return AssignmentError(f"ConfigMap {name} contains the allocations of node {found.node}")
     return found

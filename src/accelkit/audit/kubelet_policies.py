@@ -1,4 +1,4 @@
-"""Reader of each kubelet's Topology Manager policy. Kubelets are read concurrently, with one deadline for all."""
+"""Reader of the kubelets' Topology Manager policies. All kubelets are read concurrently, with one deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.side_by_side import request_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
-# The time limit for all kubelets together, because a hostile kubelet may delay its response.
+# The deadline for all kubelets together, because a malicious kubelet may delay its response.
 REQUEST_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
@@ -31,7 +31,7 @@ class _Configz(msgspec.Struct):
 async def read_policies(
     api: ApiClient, nodes: Iterable[str], *, seconds: float = REQUEST_SECONDS
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the policies of the kubelets that responded, and the errors of the others; both are sorted by node.
+    """Return the policies of the kubelets that responded, and the errors of all other kubelets, sorted by node.
 
     Args:
         api: an open client.
@@ -39,7 +39,7 @@ async def read_policies(
         seconds: the deadline for all kubelets together.
     """
     policies: dict[str, str] = {}
-    problems = dict.fromkeys(sorted(nodes), f"no answer in {seconds:g} s")
+    problems = dict.fromkeys(sorted(nodes), f"no response within {seconds:g} s")
 
     async def read(node: str) -> None:
         try:
@@ -48,7 +48,7 @@ async def read_policies(
         except (ApiError, *UNREADABLE) as exc:
             problems[node] = shorten(str(exc))
 
-    # Each problem keeps its initial value until its kubelet responds.
+    # The problem of a kubelet keeps its initial value until the kubelet responds.
     await request_all(list(problems), read, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 

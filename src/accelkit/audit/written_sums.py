@@ -1,7 +1,7 @@
-"""Comparison of each card's capacity with the sum of the assignments that are written on its pods.
+"""Comparison of each card's capacity with the sum of the assignments of its pods.
 
-The accounting (`accelkit.inspection.accounting`) compares the amounts that the ledger counts. This module adds up the
-amounts that are written in the assignments.
+The accounting (`accelkit.inspection.accounting`) compares the amounts in the ledger. This module compares the sum of
+the amounts in the assignments.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
-    """Yield the node, the ID and a message for each card whose capacity the assignments on its pods exceed.
+    """Yield the node, the card's ID and a message for each card whose capacity the assignments exceed.
 
-    Shares that a pod has already left for another one (`MOVING`) do not count.
+    Shares that the pod gave up for another pod (`MOVING`) do not count.
     """
     written: Counter[tuple[str, str]] = Counter()
     for pod in pods:
@@ -32,5 +32,5 @@ def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> I
             amount = written[node.name, card.id]
             if card.known and card.memory_bytes is not None and amount > card.capacity_bytes:
                 has, take = format_bytes(card.capacity_bytes), format_bytes(amount)
-                message = f"card {card.id} of {node.name} has {has}, the assignments on its pods take {take}"
+                message = f"card {card.id} of {node.name} has {has}, but the assignments of its pods use {take}"
                 yield node.name, card.id, message

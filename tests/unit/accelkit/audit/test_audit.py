@@ -78,7 +78,7 @@ def test_devices_are_compared_in_the_unit_of_their_day():
 
 
 def test_a_pod_for_which_its_kubelet_holds_nothing_is_a_finding_once_it_is_admitted():
-    message = "pod d/p [c] is assigned 4 GiB of a; its kubelet reports no devices for it"
+    message = "pod d/p [c] is assigned 4 GiB of a, but its kubelet does not report any devices"
     assert findings([pod("p", {"c": ("a", 4)})]) == [("not_allocated", message)]
     assert findings([pod("p", {"c": ("a", 4)}, admitted=False)]) == []
 
@@ -92,7 +92,7 @@ def test_a_ledger_that_counts_otherwise_is_a_finding():
     assert findings([], ledger=inspection([pod("old", {"c": ("a", 4)})])) == [
         (
             "ledger_differs",
-            "pod d/old [c] on card a of n: the ledger counts 4 GiB, the assignment says nothing",
+            "pod d/old [c] on card a of n: the ledger contains 4 GiB, but the assignment contains nothing",
         )
     ]
 
@@ -114,8 +114,8 @@ def test_what_changes_hands_just_now_is_no_difference():
 def test_a_process_of_no_pod_is_a_finding_with_its_memory_where_that_is_known():
     allocations = Allocations("n", (), (StrangeProcess("a", 7, "miner", GIB), StrangeProcess("a", 8, "top")))
     assert [message for _, message in findings([], allocations)] == [
-        "process 7 (miner, 1 GiB) is on card a of n and belongs to no pod",
-        "process 8 (top) is on card a of n and belongs to no pod",
+        "process 7 (miner, 1 GiB) uses card a of n and does not belong to a pod",
+        "process 8 (top) uses card a of n and does not belong to a pod",
     ]
 
 
@@ -132,7 +132,7 @@ def test_what_could_not_be_compared_is_noted():
     assert found.findings == []
     assert found.notes == [
         "the kubelet of n does not answer",
-        "the ledger is not compared, because the extender was not asked",
+        "the ledger is not compared, because it was not requested",
         "the kubelet of n is not compared: its agent publishes no allocations",
     ]
 
@@ -148,7 +148,7 @@ def test_allocations_that_exist_and_cannot_be_read_are_a_finding():
 def test_a_finding_of_accounting_is_one_of_the_audit():
     pods = [pod("p", {"c": ("a", 12)}), pod("q", {"c": ("a", 8)})]
     found = compare(pods, held(p={"c": {"a": 12}}, q={"c": {"a": 8}}))
-    message = "card a of n has 16 GiB, its shares take 20 GiB"
+    message = "card a of n has 16 GiB, but its shares use 20 GiB"
     assert found.findings == [AuditFinding("n", "a", "", "over_capacity", message)]
 
 
@@ -201,7 +201,7 @@ def test_whole_cards_agree_in_any_order():
 def test_another_whole_card_than_assigned_is_a_finding(devices, given):
     allocations = Allocations("n", (HeldPod("d", "p", {"c": devices}),), processes=())
     assert findings([whole("p", "a")], allocations) == [
-        ("kubelet_differs", f"pod d/p [c] is assigned the whole card of a; its kubelet gave {given}")
+        ("kubelet_differs", f"pod d/p [c] is assigned the whole card of a, but its kubelet allocated {given}")
     ]
 
 
@@ -210,14 +210,16 @@ def test_memory_in_another_proportion_than_assigned_is_a_finding():
     shares = (Share("a", 4 * GIB), Share("b", 4 * GIB))
     two.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment({"c": shares}))
     found = [message for kind, message in findings([two], held(p={"c": {"a": 6, "b": 2}})) if "kubelet" in kind]
-    assert found == ["pod d/p [c] is assigned 4 GiB of a, 4 GiB of b; its kubelet gave 6 devices of a, 2 devices of b"]
+    assert found == [
+        "pod d/p [c] is assigned 4 GiB of a, 4 GiB of b, but its kubelet allocated 6 devices of a, 2 devices of b"
+    ]
     assert not any("kubelet" in kind for kind, _ in findings([two], held(p={"c": {"a": 4, "b": 4}})))
 
 
 def test_each_container_is_compared_with_its_own_devices():
     pods = [pod("p", {"c": ("a", 4), "s": ("a", 2)})]
     assert findings(pods, held(p={"c": {"a": 4}})) == [
-        ("kubelet_differs", "pod d/p [s] is assigned 2 GiB of a; its kubelet reports no devices for it")
+        ("kubelet_differs", "pod d/p [s] is assigned 2 GiB of a, but its kubelet does not report any devices")
     ]
 
 
@@ -242,7 +244,7 @@ def test_an_assignment_that_cannot_be_read_is_a_finding_beside_that_of_accountin
 
 def test_a_ledger_that_gives_a_card_whole_which_is_shared_is_a_finding():
     found = findings([pod("p", {"c": ("a", 16)})], held(p={"c": {"a": 16}}), ledger=inspection([whole("p", "a")]))
-    difference = "the ledger counts the whole card, the assignment says 16 GiB"
+    difference = "the ledger contains the whole card, but the assignment contains 16 GiB"
     assert found == [("ledger_differs", f"pod d/p [c] on card a of n: {difference}")]
 
 
@@ -272,7 +274,9 @@ def test_the_assignments_on_pods_are_added_up_whatever_the_ledger_makes_of_them(
     seen = inspection(pods[:1])
     evidence = AuditEvidence(seen, list(map(READER.read, pods)), {}, seen, {})
     assert audit(evidence).findings == [
-        AuditFinding("n", "a", "", "over_capacity", "card a of n has 16 GiB, the assignments on its pods take 18 GiB")
+        AuditFinding(
+            "n", "a", "", "over_capacity", "card a of n has 16 GiB, but the assignments of its pods use 18 GiB"
+        )
     ]
     assert [each.kind for each in audit(msgspec.structs.replace(evidence, pods=evidence.pods[:1])).findings] == []
 

@@ -18,10 +18,10 @@ from accelkit.model.observed_allocations import HeldDevices, HeldPod
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 NO_EXTENDER = (
-    "the ledger is not compared: the cluster has no extender in namespace accelkit (there is none); "
-    "name its namespace and Service with --namespace and --service, or audit without the ledger with --no-ledger"
+    "the ledger is not compared: cannot find the extender in namespace accelkit: there is none; "
+    "set its namespace and Service with --namespace and --service, or audit without the ledger with --no-ledger"
 )
-UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
+UNKNOWN_POD = "the kubelet of n allocated a to pod d/ghost, which has no assignment"
 
 
 class Cluster:
@@ -76,15 +76,15 @@ def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
     assert result.exit_code == 3
     assert result.stdout.startswith("unreadable_ledger  the ledger is not compared: ")
     assert "audit without the ledger with --no-ledger" in result.stdout
-    assert result.stdout.splitlines()[-1] == "Nothing differs in what can be compared."
+    assert result.stdout.splitlines()[-1] == "No differences in the data that can be compared."
 
 
 def test_without_the_ledger_the_exit_code_is_0(cluster):
     result = cluster.audit("--no-ledger", ACCELKIT_EXTENDER=cluster.server.url)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "note  the ledger is not compared, because the extender was not asked",
-        "Nothing differs.",
+        "note  the ledger is not compared, because it was not requested",
+        "No differences.",
     ]
 
 
@@ -92,8 +92,8 @@ def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
     cluster.api.put_config_map("n", {"allocations.json": "garbled"})
     result = cluster.audit("--wait", "0", "--no-ledger")
     assert result.exit_code == 3
-    assert result.stdout.splitlines()[-1] == "Nothing differs in what can be compared."
-    assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: cannot read")
+    assert result.stdout.splitlines()[-1] == "No differences in the data that can be compared."
+    assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: allocations cannot")
 
 
 def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
@@ -124,12 +124,12 @@ def test_programs_read_json_or_yaml(cluster):
 def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
     cluster.count(asyncio.run(inspect_cluster(cluster.api)))
     result = cluster.audit("--extender", cluster.server.url)
-    assert (result.exit_code, result.stdout) == (0, "Nothing differs.\n")
+    assert (result.exit_code, result.stdout) == (0, "No differences.\n")
     cluster.count(assemble([]))
     result = cluster.audit("--wait", "0", ACCELKIT_EXTENDER=cluster.server.url)
     assert result.exit_code == 3
     assert result.stdout.splitlines() == [
-        "ledger_differs  pod d/p [c] on card a of n: the ledger counts nothing, the assignment says 4 GiB",
+        "ledger_differs  pod d/p [c] on card a of n: the ledger contains nothing, but the assignment contains 4 GiB",
         "1 difference.",
     ]
 
@@ -138,7 +138,7 @@ def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
     cluster.tokens = {"status": {"token": "t"}}, 201
     proxy = "/api/v1/namespaces/accelkit/services/https:accelkit-extender:read/proxy/inspect"
     cluster.api.documents[proxy] = msgspec.json.encode(asyncio.run(inspect_cluster(cluster.api)))
-    assert cluster.audit().stdout == "Nothing differs.\n"
+    assert cluster.audit().stdout == "No differences.\n"
     cluster.api.documents[proxy] = msgspec.json.encode(assemble([]))
     result = cluster.audit("--wait", "0")
     assert result.exit_code == 3
@@ -147,13 +147,13 @@ def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
 
 def test_certificates_for_no_extender_are_an_error(cluster):
     result = cluster.audit("--server-name", "x")
-    assert result.stderr.startswith("Error: certificates are given without an extender; name the")
+    assert result.stderr.startswith("Error: cannot use certificates without an extender; set --extender")
 
 
 def test_an_extender_that_does_not_answer_is_an_error(cluster):
     result = cluster.audit("--extender", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: the extender at http://127.0.0.1:1 does not answer")
+    assert result.stderr.startswith("Error: cannot reach the extender at http://127.0.0.1:1")
 
 
 def test_the_namespace_of_accelkit_may_be_another(cluster):
@@ -166,7 +166,9 @@ def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster):
     assert cluster.audit("n", "--no-ledger").exit_code == 0
     result = cluster.audit("n", "x")
     assert result.exit_code == 1
-    assert result.stderr == ("Error: no node with cards is named x; list the nodes with cards by `accelkit inspect`\n")
+    assert result.stderr == (
+        "Error: cannot find nodes with cards named x; list the nodes with cards by `accelkit inspect`\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--wait", "-1"], ["--kubeconfig", "/"], ["--ca", "/"], ["-o", "xml"]])

@@ -103,7 +103,7 @@ async def test_a_config_map_whose_labels_are_damaged_is_read(cluster, labels):
 async def test_allocations_of_another_node_are_not_taken_for_those_of_this_one(cluster):
     text = cluster.objects[f"{build_config_maps_path('ak')}/m"]["data"][ALLOCATIONS_KEY]
     cluster.put_config_map("n", {ALLOCATIONS_KEY: text})
-    assert await allocations_of(cluster) == "ConfigMap n holds allocations of node m"
+    assert await allocations_of(cluster) == "ConfigMap n contains the allocations of node m"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_what_the_kubelets_hold_is_read_before_what_is_assigned(cluster):
 async def test_an_audit_that_finds_nothing_looks_once(cluster, clock):
     found = await audit_cluster(cluster, namespace="ak", seconds=10)
     assert (found.findings, cluster.looks, clock.now) == ([], 1, 0)
-    assert found.notes == ["the ledger is not compared, because the extender was not asked"]
+    assert found.notes == ["the ledger is not compared, because it was not requested"]
 
 
 async def test_a_difference_that_lasts_is_found_when_the_time_is_over(cluster, clock):

@@ -33,7 +33,7 @@ def test_compute_that_the_ledger_does_not_believe_is_a_finding():
     lent.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(
         Assignment({"c": (Share("a", 4 * GIB, 1000),)})
     )
-    difference = "the ledger counts 4 GiB, the assignment says 4 GiB with compute 100 %"
+    difference = "the ledger contains 4 GiB, but the assignment contains 4 GiB with compute 100 %"
     assert findings([lent], held(p={"c": {"a": 4}}), ledger=honest) == [
         ("ledger_differs", f"pod d/p [c] on card a of n: {difference}")
     ]

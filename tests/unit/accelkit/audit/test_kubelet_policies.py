@@ -16,7 +16,7 @@ async def test_kubelets_that_never_answer_cost_the_deadline_once_and_are_unknown
     async with asyncio.timeout(30):
         policies, problems = await read_policies(cluster, {"a", "z", *sorted(SILENT)[:3]}, seconds=2)
         assert policies == {"a": "restricted", "z": "restricted"}
-        assert problems == dict.fromkeys(sorted(SILENT)[:3], "no answer in 2 s")
+        assert problems == dict.fromkeys(sorted(SILENT)[:3], "no response within 2 s")
         # Some that hang take all turns, so that others were not reached.
         policies, problems = await read_policies(cluster, {*SILENT, "z"}, seconds=0.2)
     assert (policies, problems.keys()) == ({}, {*SILENT, "z"})
