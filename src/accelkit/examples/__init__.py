@@ -1,1 +1,1 @@
-"""Example manifests for GKM's custom resources, generated from five options and named like GKM's own examples."""
+"""Example manifests for GKM's custom resources, generated from five options and named like GKM's examples."""

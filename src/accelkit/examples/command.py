@@ -33,7 +33,7 @@ _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 class _OrNone(click.Choice[str]):
-    """Choice that reads an empty value as `none`, because scripts without an environment pass an empty value."""
+    """Choice that accepts an empty value as `none`, because scripts may pass an empty environment."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(value or Environment.NONE.value, param, ctx)
@@ -45,8 +45,8 @@ def _list_values(words: type[StrEnum]) -> list[str]:
 
 def _custom_options(command: Callable[..., None]) -> Callable[..., None]:
     options = [
-        ("--affinity", "CUSTOM_AFFINITY", "affinity for cache and workloads"),
-        ("--toleration", "CUSTOM_TOLERATION", "a toleration, or several, for cache and workloads"),
+        ("--affinity", "CUSTOM_AFFINITY", "the affinity of the cache and the workloads"),
+        ("--toleration", "CUSTOM_TOLERATION", "one or more tolerations of the cache and the workloads"),
         *(
             (f"--node-selector-{n}", f"CUSTOM_NODE_SELECTOR_{n}", f"the node selector of workload {n}")
             for n in (1, 2, 3)
@@ -74,7 +74,7 @@ def examples() -> None:
     """Generate GKM's example manifests, and deploy them to a cluster."""
 
 
-@examples.command("generate", short_help="Write the manifests of one example.")
+@examples.command("generate", short_help="Write the manifests of an example to a file.")
 @click.argument("access", metavar="ACCESS", type=click.Choice(_list_values(Access)))
 @click.argument("scope", metavar="SCOPE", type=click.Choice([*SCOPE_WORDS]))
 @click.argument("gpu", metavar="GPU", type=click.Choice(_list_values(Gpu)))
@@ -101,13 +101,13 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
     """Write the manifests of one example to a file, and print the path of the file.
 
     \b
-    ACCESS  rox: three Pods mount the cache; rwo: three DaemonSets mount it
-    SCOPE   ns, namespace: a GKMCache; cl, cluster: a ClusterGKMCache and two namespaces
+    ACCESS  rox (three Pods mount the cache) or rwo (three DaemonSets mount the cache)
+    SCOPE   ns or namespace (a GKMCache); cl or cluster (a ClusterGKMCache and two namespaces)
     GPU     cuda or rocm
     COSIGN  v2 or v3, the version of cosign that signed the image
-    ENV     kind, nfd (nodes with labels of Node Feature Discovery), or none
+    ENV     kind, nfd (nodes with labels of Node Feature Discovery) or none
 
-    The files of the options contain YAML or JSON: the value itself or a JSON patch, at any indentation.
+    The files for the options contain the value or a JSON patch, in YAML or JSON, at any indentation.
 
     \b
     Examples:
@@ -127,12 +127,12 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
 @examples.command("clean", short_help="Delete the files that generate wrote.")
 @click.option("--output", type=_FOLDER, default="output", show_default=True, help="Folder of the files.")
 def clean_command(output: Path) -> None:
-    """Delete the files that `generate` writes, which it finds by name, and no other files."""
+    """Delete only the files with names that `generate` uses."""
     removed = clean(output)
     for path in removed:
         click.echo(f"deleted {path}")
     if not removed:
-        click.echo(f"no examples in {output}")
+        click.echo(f"no examples found in {output}")
 
 
 @examples.command("deploy", short_help="Deploy a set of examples to a cluster.")
@@ -165,7 +165,7 @@ def deploy_command(
 @_timeout
 @kubeconfig_option
 def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
-    """Delete the examples of a SET with their namespaces, and wait until they no longer exist.
+    """Delete the examples of a SET and their namespaces, and wait until they are deleted.
 
     \b
     Example:

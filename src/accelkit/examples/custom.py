@@ -1,8 +1,8 @@
-"""Affinity, tolerations and node selectors that the user supplies in files.
+"""Affinity, tolerations and node selectors from the user's files.
 
-A file contains YAML (or JSON, which is YAML) at any indentation: the value itself, the value under the name of its
-field, or a JSON patch whose operations add it. The value is parsed and checked against the fields that Kubernetes
-defines, because wrong indentation often results in a different but well-formed document.
+A file contains YAML or JSON at any indentation: the value itself, the value as a field with its name, or a JSON patch
+that adds it. The value is checked against the fields that Kubernetes defines, because wrong indentation often results
+in a different but well-formed document.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accelkit.yaml import load_yaml
 
 @dataclass(frozen=True)
 class Custom:
-    """Replacements for the affinity, tolerations and node selectors of an example; None keeps those of the example.
+    """Replacements for the affinity, tolerations and node selectors of an example; None keeps the example's value.
 
     Attributes:
-        affinity: for the podTemplate of the cache and for all workloads.
-        tolerations: for the podTemplate of the cache and for all workloads.
-        node_selectors: for the first, second and third workload.
+        affinity: the affinity of the cache's podTemplate and of all workloads.
+        tolerations: the tolerations of the cache's podTemplate and of all workloads.
+        node_selectors: the node selectors of the first, second and third workload.
     """
 
     affinity: Mapping[str, Any] | None = None
@@ -88,7 +88,7 @@ class _Toleration(_Strict, rename="camel"):
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a pod's spec that a file may contain: its name, its type, and the expected value for error texts."""
+    """A field of a pod's spec that a file may contain, with its type and a description of the expected value."""
 
     name: str
     type: Any
@@ -97,10 +97,10 @@ class _Field:
 
 _AFFINITY: Final = _Field("affinity", _Affinity, "a mapping of nodeAffinity, podAffinity or podAntiAffinity")
 _TOLERATIONS: Final = _Field(
-    "tolerations", list[_Toleration], "one toleration, of key, operator, value, effect, or a list of them"
+    "tolerations", list[_Toleration], "a toleration with key, operator, value and effect, or a list of tolerations"
 )
 _NODE_SELECTOR: Final = _Field(
-    "nodeSelector", dict[str, str], "a mapping of node labels to text, with true, false and numbers in quotes"
+    "nodeSelector", dict[str, str], "a mapping of node labels to strings, with true, false and numbers in quotes"
 )
 
 
@@ -109,10 +109,10 @@ def read_custom(
     toleration: Path | None = None,
     node_selectors: tuple[Path | None, Path | None, Path | None] = (None,) * 3,
 ) -> Custom:
-    """Return the contents of the given files.
+    """Return the values from the given files.
 
     Raises:
-        ExampleError: a file cannot be read or is invalid. The message names the file, the variable and the expected
+        ExampleError: a file cannot be read or is invalid. The message contains the file, the variable and the expected
             value.
     """
     first, second, third = (
@@ -130,18 +130,18 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     if path is None:
         return None
     try:
-        # YAML allows any indentation, but not with tabs.
+        # YAML allows any indentation except tabs.
         document = load_yaml(path.read_text("utf-8-sig").expandtabs())
         value = _unwrap_value(document, field)
         msgspec.convert(value, field.type)
     except OSError as exc:
-        raise ExampleError(f"{path}, given as {variable}, cannot be read: {exc.strerror}") from exc
+        raise ExampleError(f"cannot read {path} ({variable}): {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise ExampleError(f"{path}, given as {variable}, cannot be read: {exc}") from exc
+        raise ExampleError(f"cannot read {path} ({variable}): {exc}") from exc
     except (YAMLError, ValueError, RecursionError) as exc:
         reason = " ".join(str(exc).split()) or type(exc).__name__
         raise ExampleError(
-            f"{path}, given as {variable}, is not a valid {field.name} of a pod: {reason}",
+            f"{path} ({variable}) is not a valid {field.name} of a pod: {reason}",
             next_step=f"write {field.expected}, or a JSON patch that adds it",
         ) from exc
     return value
@@ -155,5 +155,5 @@ def _unwrap_value(document: Any, field: _Field) -> Any:
     if field is _TOLERATIONS and isinstance(document, dict):
         document = [document]
     if not document:
-        raise ValueError("it is empty")
+        raise ValueError("the value is empty")
     return document

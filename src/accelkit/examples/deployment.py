@@ -1,4 +1,4 @@
-"""Deployment of examples to a cluster: objects are applied in order and deleted in reverse order, within a deadline."""
+"""Deployment of examples to a cluster: apply objects in order, or delete them in reverse order, within a deadline."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _PLURALS: Final[Mapping[str, str]] = MappingProxyType(
         "ClusterGKMCache": "clustergkmcaches",
     }
 )
-# The order of deletion: the finalizer of a cache stays while its claim is in use, and deleting a namespace deletes all
-# objects in it.
+# The order of deletion. Caches follow the workloads, because a cache keeps its finalizer while its claim is in use.
+# Namespaces are last, because deleting a namespace deletes all objects in it.
 _REMOVAL: Final = (
     frozenset({"Pod", "DaemonSet"}),
     frozenset({"GKMCache", "ClusterGKMCache"}),
@@ -42,7 +42,7 @@ _REMOVAL: Final = (
 
 
 class ObjectOutcome(StrEnum):
-    """Outcome for an object, or the outcome that a dry run predicts."""
+    """The outcome for an object, or the outcome predicted by a dry run."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -53,7 +53,7 @@ class ObjectOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """An object, as `Kind namespace/name`, and the outcome for it."""
+    """An object, as `Kind namespace/name`, with its outcome."""
 
     object: str
     outcome: ObjectOutcome
@@ -81,17 +81,17 @@ class _Remaining(NamedTuple):
 async def deploy(
     api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
 ) -> list[ObjectChange]:
-    """Apply objects in order, as the field manager `accelkit-examples`, without waiting for pods to run.
+    """Apply objects in order as the field manager `accelkit-examples`. Do not wait for pods to run.
 
     Args:
         api: an open client.
-        objects: the objects, each namespace before the objects in it.
+        objects: the objects, with each namespace before the objects in it.
         seconds: the deadline for all objects.
-        dry_run: only report the changes; existing objects are sent to the API server as a dry run.
+        dry_run: whether to only report the changes. Existing objects are sent to the API server as a dry run.
 
     Raises:
-        ExampleError: the cluster does not serve GKM's kinds (then nothing was created), or the deadline passed.
-        ApiError: the API server rejected an object or did not respond; earlier objects exist.
+        ExampleError: the cluster does not serve GKM's kinds and nothing was created, or the deadline passed.
+        ApiError: the API server rejected an object or did not respond. Earlier objects remain.
     """
     changes: list[ObjectChange] = []
     try:
@@ -102,8 +102,8 @@ async def deploy(
                 changes.append(ObjectChange(_name_object(each), outcome))
     except TimeoutError as exc:
         raise ExampleError(
-            f"{_name_object(objects[len(changes)])} could not be created within {seconds:g} s",
-            next_step="check that its namespace has the service account `default`, then repeat",
+            f"cannot create {_name_object(objects[len(changes)])}: timed out after {seconds:g} s",
+            next_step="check that its namespace has the service account `default`, then run the command again",
         ) from exc
     return changes
 
@@ -111,10 +111,10 @@ async def deploy(
 async def undeploy(
     api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
 ) -> list[ObjectChange]:
-    """Delete objects, workloads first and namespaces last, and wait until they no longer exist.
+    """Delete objects, workloads first and namespaces last, and wait until they are deleted.
 
     Raises:
-        ExampleError: some objects still exist when the deadline passes; the error names them and their finalizers.
+        ExampleError: objects still exist at the deadline. The message lists the objects and their finalizers.
         ApiError: the API server rejected a request or did not respond.
     """
     remaining: dict[str, _Remaining] = {}
@@ -131,14 +131,14 @@ async def undeploy(
                     if stored and not dry_run:
                         remaining[_name_object(each)] = _Remaining(_build_path(each), stored)
                 for path, _ in remaining.values():
-                    # With foreground deletion, a DaemonSet exists until its pods are deleted.
+                    # With foreground deletion, a DaemonSet remains until its pods are deleted.
                     await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
                 await _wait_until_gone(api, remaining)
     except TimeoutError as exc:
         waiting = "; ".join(_describe_waiting(reference, stored) for reference, (_, stored) in remaining.items())
         raise ExampleError(
-            f"not all objects were deleted within {seconds:g} s: {waiting or 'the API server answered too slowly'}",
-            next_step="check that GKM's operator or accelkit's cache controller runs and removes its finalizers",
+            f"cannot delete all objects within {seconds:g} s: {waiting or 'the API server is too slow'}",
+            next_step="check that GKM's operator or accelkit's cache controller is running and removes its finalizers",
         ) from exc
     return changes
 
@@ -148,8 +148,8 @@ async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
     known = msgspec.json.decode(answer, type=ApiResources).resources if answer else ()
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
-            f"the cluster does not serve {' and '.join(missing)} of {GKM_API}, so nothing was created",
-            next_step="install GKM's custom resource definitions first, or accelkit's with its role kernel_cache",
+            f"cannot create the examples: the cluster does not serve {' and '.join(missing)} of {GKM_API}",
+            next_step="install the custom resource definitions of GKM, or those of accelkit with the role kernel_cache",
         )
 
 
@@ -158,8 +158,7 @@ async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> ObjectOutcom
     before = await _read_stored(api, path)
     if before is None and dry_run:
         return ObjectOutcome.CREATED
-    # Fields of another manager are taken over, because these names belong to the examples. The API server rejects
-    # unknown fields instead of dropping them.
+    # Force conflicts, because objects with these names belong to the examples. Reject unknown fields.
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
     answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))
     if before is None:
@@ -173,14 +172,14 @@ async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, st
         try:
             return await api.patch(path, item, kind="apply", query=query)
         except ApiError as exc:
-            # The API server rejects a pod until its new namespace has a service account.
+            # The API server rejects a pod until the service account of its new namespace exists.
             if not exc.forbidden or "service account" not in exc.message:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
 
 
 def _select_comparable(stored: _Stored) -> object:
-    # The scheduler sets nodeName at any time.
+    # Ignore nodeName, which the scheduler may set at any time.
     return stored.metadata.labels or {}, {key: value for key, value in stored.spec.items() if key != "nodeName"}
 
 

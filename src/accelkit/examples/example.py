@@ -1,7 +1,7 @@
-"""An example as a value: five options, and the names that are derived from them.
+"""An example, defined by five options, and the names that are derived from the options.
 
-The option values, names and predefined sets are those of GKM's own examples, so that each tool can find and remove
-what the other created. Users may write the scope in long form; names contain the short form.
+The option values, names and predefined sets are the same as in GKM's examples, so that each tool can find and remove
+the objects that the other tool created. Users may write the scope in long form; names contain the short form.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 
 class Access(StrEnum):
-    """How the claim of the cache is mounted: by pods read-only on many nodes, or by DaemonSets on one node each."""
+    """The access mode of the cache's claim: ReadOnlyMany for pods, or ReadWriteOnce for DaemonSets."""
 
     ROX = "rox"
     RWO = "rwo"
 
 
 class Scope(StrEnum):
-    """Whether the cache is a GKMCache of one namespace or a ClusterGKMCache for two."""
+    """The scope of the cache: a GKMCache in one namespace, or a ClusterGKMCache for two namespaces."""
 
     NAMESPACE = "ns"
     CLUSTER = "cl"
@@ -36,14 +36,14 @@ class Gpu(StrEnum):
 
 
 class CosignVersion(StrEnum):
-    """The major version of cosign whose signature format the image has."""
+    """The major version of cosign, which determines the format of the image's signature."""
 
     V2 = "v2"
     V3 = "v3"
 
 
 class Environment(StrEnum):
-    """The environment in which the example runs; the objects get the fields that it needs."""
+    """The environment in which the example runs, which determines additional fields of the objects."""
 
     NONE = "none"
     KIND = "kind"
@@ -72,23 +72,23 @@ class Example:
 
     @property
     def suffix(self) -> str:
-        """Return the suffix of the names of its objects, such as `rwo-ns-rocm-v2`, which omits the environment."""
+        """Return the suffix of the object names without the environment, such as `rwo-ns-rocm-v2`."""
         return f"{self.access}-{self.scope}-{self.gpu}-{self.cosign}"
 
     @property
     def file_name(self) -> str:
-        """Return the name of its file, such as `rwo-ns-rocm-v2-kind.yaml`."""
+        """Return the name of the file, such as `rwo-ns-rocm-v2-kind.yaml`."""
         place = "" if self.environment is Environment.NONE else f"-{self.environment}"
         return f"{self.suffix}{place}.yaml"
 
     @property
     def cache_name(self) -> str:
-        """Return the name of its cache, which is also the name of its claim."""
+        """Return the name of the cache and of its claim."""
         return f"gkm-test-obj-{self.suffix}"
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return its namespaces: two for a ClusterGKMCache, otherwise one."""
+        """Return the namespaces: two for a ClusterGKMCache, otherwise one."""
         count = 2 if self.scope is Scope.CLUSTER else 1
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 

@@ -1,4 +1,4 @@
-"""Examples as files: one YAML file each, named after its options."""
+"""Example files: one YAML file for each example, named after its options."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accelkit.errors import ExampleError
 from accelkit.examples.example import ALL_EXAMPLES, Example
 from accelkit.examples.objects import Object
 
-# kubectl reads YAML 1.1, in which these words are not strings, and neither are many values that begin with a digit.
+# kubectl reads YAML 1.1, in which these words and many values that begin with a digit are not strings.
 _PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z/][\w./:-]*", re.IGNORECASE)
 
 
 class _Representer(RoundTripRepresenter):
-    """Representer whose strings are the same in YAML 1.1 and 1.2, and which writes repeated values in full."""
+    """Representer that writes strings for both YAML 1.1 and 1.2, and writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel.yaml's signature
         return True
@@ -35,7 +35,7 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def render(objects: Sequence[Object]) -> str:
-    """Return objects as a stream of YAML documents, in order; the same objects always give the same text."""
+    """Return objects as a stream of YAML documents, in order. The output is deterministic."""
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -47,7 +47,7 @@ def render(objects: Sequence[Object]) -> str:
 
 
 def write_example(text: str, example: Example, folder: Path) -> Path:
-    """Write the text of an example into a folder, which is created if it is missing; return the path of the file.
+    """Write the text of an example to a folder, which is created if missing; return the path of the file.
 
     Raises:
         ExampleError: the file cannot be written.
@@ -58,18 +58,18 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
         path.write_text(text, "utf-8")
     except OSError as exc:
         raise ExampleError(
-            f"{path} cannot be written: {exc.strerror or exc}", next_step="name another folder with --output"
+            f"cannot write {path}: {exc.strerror or exc}", next_step="set another folder with --output"
         ) from exc
     return path
 
 
 def find_example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Return the sorted files in a folder that have names of examples; none if the folder is missing."""
+    """Return the files in a folder that are named like examples, sorted; empty if the folder is missing."""
     return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
 
 def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Delete the files of examples in a folder and no other files; return the paths of the deleted files.
+    """Delete only the files of examples in a folder; return the paths of the deleted files.
 
     Raises:
         ExampleError: a file cannot be deleted.
@@ -79,5 +79,5 @@ def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path
         try:
             path.unlink(missing_ok=True)
         except OSError as exc:
-            raise ExampleError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
+            raise ExampleError(f"cannot delete {path}: {exc.strerror or exc}") from exc
     return files

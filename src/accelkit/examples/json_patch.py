@@ -1,7 +1,4 @@
-"""JSON patches (RFC 6902), applied to one field of a pod's spec.
-
-The kind of object for which a patch was written does not matter.
-"""
+"""JSON patches (RFC 6902) for one field of a pod's spec, regardless of the kind of object that they patch."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 
 def is_patch(document: Any) -> bool:
-    """Return whether a document is a list of operations."""
+    """Return whether a document is a list of JSON patch operations."""
     return (
         isinstance(document, list)
         and bool(document)
@@ -18,13 +15,13 @@ def is_patch(document: Any) -> bool:
 
 
 def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
-    """Return the value of the field after these operations, which must not concern another field.
+    """Return the value of the field after these operations, which must not change another field.
 
-    The path may point to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added
-    to the field one by one, as `…/tolerations/-` or `…/nodeSelector/<label>`.
+    The path may point to the field in any object, such as `/spec/affinity` or `/spec/template/spec/affinity`. Values
+    may be added to the field one at a time, with `…/tolerations/-` or `…/nodeSelector/<label>`.
 
     Raises:
-        ValueError: an operation does something else; the message names the operation.
+        ValueError: an operation does not add a value to the field. The message contains the operation.
     """
     value: Any = None
     for operation in operations:

@@ -1,9 +1,10 @@
-"""The Kubernetes objects of an example, as data: namespaces, then the cache, then its workloads.
+"""The Kubernetes objects of an example: namespaces, the cache, and its workloads, in this order.
 
-They are equal to the objects in GKM's own examples, except for intended differences. For Node Feature Discovery, the
-affinity also matches labels that contain only the vendor or AMD's accelerator class, and workloads tolerate AMD's or
-NVIDIA's taint. GKM's podTemplate has no field for init containers (GKM's own Jobs define theirs), so only the workloads
-have the init container for kind.
+The objects are equal to those in GKM's examples, with these intended differences:
+
+* For Node Feature Discovery, the affinity also matches labels that contain only the vendor or AMD's accelerator class,
+  and workloads tolerate the taint of AMD or NVIDIA.
+* Only the workloads have the init container for kind, because GKM's podTemplate has no field for init containers.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _CACHE_FOLDER: Final = "/cache"
 _USER: Final = 1000
 _PERMISSIONS: Final = f"chown -R {_USER}:{_USER} {_CACHE_FOLDER} && chmod -R 775 {_CACHE_FOLDER}"
 
-# Requests from GKM's webhook that each pod gets the claim of its node.
+# Requests that GKM's webhook gives each pod the claim of its node.
 _OWN_CLAIM: Final = MappingProxyType({"gkm.io/pvc-mutation": "true"})
 
-# Node Feature Discovery names a PCI device by class and vendor, or, in a common configuration, only by its vendor.
+# Node Feature Discovery names a PCI device by class and vendor or, in a common configuration, only by vendor.
 _PCI_LABELS: Final[Mapping[Gpu, Sequence[str]]] = MappingProxyType(
     {
         Gpu.CUDA: ("pci-0300_10de", "pci-0302_10de", "pci-10de"),
@@ -107,7 +108,7 @@ def _build_daemon_set(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _choose_namespace(example: Example, number: int) -> str:
-    # The first two workloads share a namespace; the third uses the cache in the second namespace, if there is one.
+    # The first two workloads share a namespace. The third workload uses the second namespace, if it exists.
     return example.namespaces[-1 if number == WORKLOADS else 0]
 
 
@@ -136,7 +137,7 @@ def _build_pod_spec(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _build_permissions_fix(mount: Object) -> Object:
-    # A folder that kind's nodes provide belongs to root, so the workload could not read it.
+    # On kind, the folder belongs to root, so the workload cannot read it.
     return {
         "name": "fix-permissions",
         "image": _WORKLOAD_IMAGE,
@@ -151,7 +152,7 @@ def _build_affinity(example: Example, custom: Custom) -> Object:
         return {"affinity": custom.affinity}
     if example.environment is not Environment.NFD:
         return {}
-    # A node must match one of the terms, but all expressions within that term.
+    # A node must match at least one term, and all expressions of this term.
     terms = [
         {"matchExpressions": [{"key": f"feature.node.kubernetes.io/{device}.present", "operator": "Exists"}]}
         for device in _PCI_LABELS[example.gpu]
@@ -178,6 +179,6 @@ def _build_node_selector(example: Example, custom: Custom, number: int) -> Objec
     if chosen is not None:
         return {"nodeSelector": chosen}
     if example.environment is Environment.KIND and example.access is Access.RWO and number > 1:
-        # GKM's own kind cluster has one worker with the label value true and one with false, and a DaemonSet for each.
+        # GKM's kind cluster has a worker with the label value true and a worker with false, and a DaemonSet for each.
         return {"nodeSelector": {"gkm-test-node": "true" if number == 2 else "false"}}  # noqa: PLR2004 - the second
     return {}

@@ -44,7 +44,7 @@ def test_generate_and_clean_write_and_delete_where_they_are_told(tmp_path):
     run("generate", *KIND)
     (tmp_path / "output/mine.yaml").touch()
     assert run("clean").output == "deleted output/rwo-ns-rocm-v3-kind.yaml\n"
-    assert run("clean").output == "no examples in output\n"
+    assert run("clean").output == "no examples found in output\n"
     assert (tmp_path / "output/mine.yaml").exists()
 
 
@@ -102,7 +102,7 @@ def test_a_custom_file_that_is_wrong_is_one_sentence_and_nothing_is_written(tmp_
     (tmp_path / "own").write_text("nodeAffinty: {}")
     done = run("generate", *KIND, CUSTOM_AFFINITY="own")
     assert done.exit_code == 1
-    assert done.output.startswith("Error: own, given as CUSTOM_AFFINITY, is not a valid affinity of a pod: ")
+    assert done.output.startswith("Error: own (CUSTOM_AFFINITY) is not a valid affinity of a pod: ")
     assert len(done.output.splitlines()) == 1
     assert not (tmp_path / "output").exists()
 

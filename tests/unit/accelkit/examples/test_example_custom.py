@@ -128,13 +128,13 @@ def test_without_files_nothing_is_custom_and_tolerations_keep_their_order(file):
             "a mapping of nodeAffinity",
         ),
         ("CUSTOM_AFFINITY", "a: b: c", "mapping values are not allowed", "a mapping of nodeAffinity"),
-        ("CUSTOM_AFFINITY", "# nothing\n", "it is empty", "a mapping of nodeAffinity"),
+        ("CUSTOM_AFFINITY", "# nothing\n", "the value is empty", "a mapping of nodeAffinity"),
         ("CUSTOM_AFFINITY", patch(("/spec/tolerations/-", {})), "does not point to affinity", "a mapping"),
         ("CUSTOM_AFFINITY", patch(("/spec/affinity/a/b", {})), "does not point to affinity", "a mapping"),
         ("CUSTOM_AFFINITY", [{"op": "remove", "path": "/spec/affinity"}], "'remove'", "a mapping"),
-        ("CUSTOM_TOLERATION", {**TOLERATION, "efect": "x"}, "unknown field `efect`", "one toleration"),
-        ("CUSTOM_TOLERATION", {**TOLERATION, "effect": "Never"}, "'Never'", "one toleration"),
-        ("CUSTOM_TOLERATION", "key: gpu\nvalue: true\n", "got `bool`", "one toleration"),
+        ("CUSTOM_TOLERATION", {**TOLERATION, "efect": "x"}, "unknown field `efect`", "a toleration"),
+        ("CUSTOM_TOLERATION", {**TOLERATION, "effect": "Never"}, "'Never'", "a toleration"),
+        ("CUSTOM_TOLERATION", "key: gpu\nvalue: true\n", "got `bool`", "a toleration"),
         ("CUSTOM_NODE_SELECTOR_3", "a: true", "got `bool`", "numbers in quotes"),
         ("CUSTOM_NODE_SELECTOR_3", "just text", "got `str`", "a mapping of node labels"),
         ("CUSTOM_NODE_SELECTOR_3", "a: 1\n---\nb: 2", "single document", "a mapping of node labels"),
@@ -150,15 +150,15 @@ def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
     with pytest.raises(ExampleError) as caught:
         read_custom(affinity, toleration, (None, None, third))
     words = str(caught.value)
-    assert words.startswith(f"{path}, given as {variable}, is not a valid ")
+    assert words.startswith(f"{path} ({variable}) is not a valid ")
     assert reason in words
     assert expected in words
     assert "\n" not in words
 
 
 def test_a_file_that_is_missing_or_of_bytes_is_one_sentence(tmp_path):
-    with pytest.raises(ExampleError, match=r"absent, given as CUSTOM_AFFINITY, cannot be read: .*No such file"):
+    with pytest.raises(ExampleError, match=r"cannot read \S*absent \(CUSTOM_AFFINITY\): .*No such file"):
         read_custom(affinity=tmp_path / "absent")
     (tmp_path / "own").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ExampleError, match="given as CUSTOM_TOLERATION, cannot be read"):
+    with pytest.raises(ExampleError, match=r"cannot read \S+ \(CUSTOM_TOLERATION\)"):
         read_custom(toleration=tmp_path / "own")

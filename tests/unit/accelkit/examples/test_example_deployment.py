@@ -73,7 +73,9 @@ async def test_a_dry_run_creates_nothing_and_lets_the_server_judge_what_is_there
 )
 async def test_without_gkms_definitions_nothing_is_created(api, kinds, missing):
     api.documents["/apis/gkm.io/v1alpha1"] = {"resources": kinds}
-    with pytest.raises(ExampleError, match=r"does not serve .*gkm\.io/v1alpha1.*; install GKM") as caught:
+    with pytest.raises(
+        ExampleError, match=r"does not serve .*gkm\.io/v1alpha1.*; install the custom resource"
+    ) as caught:
         await deploy(api, OBJECTS, seconds=5)
     assert missing in str(caught.value)
     assert api.writes == []
@@ -87,7 +89,7 @@ async def test_a_pod_waits_for_the_service_account_of_its_new_namespace(api):
 
 async def test_a_service_account_that_never_comes_ends_with_the_deadline(api):
     api.fail(TOO_EARLY, "PATCH", POD, times=None)
-    with pytest.raises(ExampleError, match=rf"^Pod {NAMESPACE}/gkm-test-pod-1\S* could not be created within 0.2 s"):
+    with pytest.raises(ExampleError, match=rf"^cannot create Pod {NAMESPACE}/gkm-test-pod-1\S*: timed out after 0.2 s"):
         await deploy(api, OBJECTS, seconds=0.2)
 
 
@@ -131,7 +133,7 @@ async def test_what_stays_past_the_deadline_is_named_with_what_it_waits_for(api)
     api.objects[cache]["metadata"]["finalizers"] = ["gkm.io.clustergkmcachenode/finalizer"]
     api.lingering = {"clustergkmcaches": -1}
     words = (
-        r"^not all objects were deleted within 0.5 s: ClusterGKMCache \S+; "
+        r"^cannot delete all objects within 0.5 s: ClusterGKMCache \S+; "
         r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; check that"
     )
     with pytest.raises(ExampleError, match=words):

@@ -41,7 +41,7 @@ def test_writing_makes_the_folder_and_replaces_the_file(tmp_path):
     assert write_example("one\n", EXAMPLE, folder) == folder / "rwo-ns-rocm-v2-kind.yaml"
     assert write_example("two\n", EXAMPLE, folder).read_text() == "two\n"
     (tmp_path / "file").touch()
-    with pytest.raises(ExampleError, match=r"rwo-ns-rocm-v2-kind.yaml cannot be written: .*; name another folder"):
+    with pytest.raises(ExampleError, match=r"cannot write \S*rwo-ns-rocm-v2-kind.yaml: .*; set another folder"):
         write_example("", EXAMPLE, tmp_path / "file")
     assert clean(tmp_path / "absent") == []
 
