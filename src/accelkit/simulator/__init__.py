@@ -1,1 +1,1 @@
-"""Replay of a task trace on its nodes, which evaluates a policy without touching a cluster."""
+"""Replay of a task trace, which evaluates a policy without a cluster."""

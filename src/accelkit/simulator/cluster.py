@@ -1,4 +1,4 @@
-"""The nodes of a trace in a ledger, with the free amounts of their hosts, which kube-scheduler checks as well."""
+"""The nodes of a trace in a ledger, with the free CPU and memory of their hosts, which kube-scheduler also checks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from accelkit.placement.mix import TaskType
 from accelkit.placement.policies import Policy
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 
-# Bytes for one thousandth of a card. Traces do not contain the memory of cards, so thousandths represent it.
+# Bytes for one thousandth of a card. Traces do not contain the memory of cards, so the replay uses thousandths instead.
 _UNIT: Final = 2**20
 
 Rows = npt.NDArray[np.int64]
 
 
 class Cluster:
-    """Nodes with cards and hosts; placed tasks stay until they are removed.
+    """The nodes with their cards and hosts. Placed tasks remain until they are removed.
 
     Attributes:
         ledger: the nodes by row, in the order of the trace.
@@ -49,19 +49,19 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows with enough host resources and an allowed model, which an extender receives in a filter."""
+        """Return the rows with sufficient host resources and an allowed model, like the nodes in a filter call."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 
     def allows(self, task: Task) -> npt.NDArray[np.bool_]:
-        """Return whether the model of each row is allowed for the task."""
+        """Return, for each row, whether its model is allowed for the task."""
         if task.models not in self._allowed:
             every = np.ones(len(self._models), dtype=np.bool_)
             self._allowed[task.models] = np.isin(self._models, sorted(task.models)) if task.models else every
         return self._allowed[task.models]
 
     def place(self, task: Task, row: int, policy: Policy) -> str:
-        """Place a task on a node that it fits, and return its UID; the ledger chooses the cards, as in a bind."""
+        """Place a task on a node on which it fits; return its UID. The ledger chooses the cards as for a bind call."""
         self._placed += 1
         ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
         if task.cards:
@@ -82,7 +82,7 @@ class Cluster:
         self._note_host(row)
 
     def measure_host(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Return the free amounts of hosts: thousandths of CPUs, and MiB of memory."""
+        """Return the free thousandths of CPUs and the free MiB of memory of the hosts."""
         return self._cpu[rows], self._host[rows]
 
     def _note_host(self, row: int) -> None:
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def make_request(task: Task) -> PodRequest:
-    """Return the request of a one-container pod that represents a task."""
+    """Return the request of a pod with one container that represents a task."""
     whole = task.milli == WHOLE_MILLI
     return PodRequest(
         (ContainerRequest("main", Kind.APP, task.cards, 0 if whole else task.milli * _UNIT, whole=whole),)

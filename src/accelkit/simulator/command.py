@@ -27,25 +27,25 @@ _STEADY_LOAD: Final = 0.95
 @click.option(
     "--policy", type=click.Choice(RANKINGS), required=True, help="Policy that chooses among the nodes that fit."
 )
-@click.option("--seed", type=int, default=42, show_default=True, help="Fixes the mix of tasks and their order.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed for the selection and order of the tasks.")
 @click.option(
     "--load",
     type=float,
     show_default=f"{_LOAD:g}; {_STEADY_LOAD:g} with --lifetimes",
-    help="Requested cards as a part of all cards; with --lifetimes the cards that are requested at a time.",
+    help="Requested cards relative to all cards; with --lifetimes, the cards that are requested at the same time.",
 )
 @click.option(
     "--lifetimes",
     type=FILE,
-    help="Let tasks end: CSV with creation_time and deletion_time, in seconds. The list of --pods itself is used as it"
-    " is; from another list, lifetimes are drawn at random.",
+    help="CSV with the lifetimes of tasks: creation_time and deletion_time, in seconds. If it is the file of --pods,"
+    " each task has its own lifetime; otherwise, lifetimes are drawn at random.",
 )
 @click.option(
     "--arrivals",
     type=click.IntRange(1, 1_000_000),
     default=10_000,
     show_default=True,
-    help="With --lifetimes: number of tasks that arrive after the start, when the cluster is filled to the load.",
+    help="With --lifetimes: number of tasks that arrive after the cluster was initially filled to the load.",
 )
 @output_option
 def simulate(  # noqa: PLR0917 - click passes options by name
@@ -58,13 +58,13 @@ def simulate(  # noqa: PLR0917 - click passes options by name
     arrivals: int,
     output: str,
 ) -> None:
-    """Replay a trace in openb's format with the code that places pods in the extender.
+    """Replay a trace in openb's format with the extender's placement code.
 
-    Tasks are added at random, or left out, until they request --load times the cards. They arrive one at a time, in
-    random order, and stay. Tasks that fit on no node are dropped.
+    Tasks are repeated or omitted at random until they request --load times the cards. They arrive one at a time, in
+    random order, and do not end. Tasks that fit on no node are dropped.
 
-    With --lifetimes, tasks end. So many arrive that they request --load times the cards on average, if all were placed
-    at once. Tasks that fit on no node wait.
+    With --lifetimes, tasks end. The arrival rate is such that tasks would request --load times the cards on average if
+    each task were placed immediately. Tasks that fit on no node wait.
     """
     cluster, tasks = read_nodes(nodes), read_tasks(pods)
     if lifetimes is None:
@@ -92,7 +92,7 @@ def _describe(found: Replay) -> dict[str, str]:
 
 
 def _describe_turnover(found: Turnover) -> dict[str, str]:
-    """Return the output rows that apply only if tasks end."""
+    """Return the rows that differ if tasks end."""
     return {
         "allocated": f"{found.time_weighted_allocation_percent:.2f} % of the cards over {found.measured_hours:.1f} h,"
         f" {found.gpu_allocation_percent:.2f} % at the end",

@@ -1,4 +1,4 @@
-"""Decisions of an extender for each pod in a replay (filter, rank, reserve), and their durations."""
+"""The extender's decisions for the pods of a replay (filter, rank, reserve), and their durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.simulator.trace import Task
 
 
 class Times(NamedTuple):
-    """Durations of the decisions for tasks that request cards."""
+    """The durations of the decisions for tasks that request cards."""
 
     per_second: float
     p50_ms: float
@@ -29,12 +29,12 @@ class Placed(NamedTuple):
 
 
 class Decisions:
-    """Decisions for one task after another, by one policy.
+    """Placement of one task at a time with one policy.
 
     Args:
         cluster: the cluster that runs the tasks.
         policy: the name of the policy.
-        ranking: the policy itself.
+        ranking: the implementation of the policy.
     """
 
     def __init__(self, cluster: Cluster, policy: str, ranking: Ranking) -> None:
@@ -48,23 +48,23 @@ class Decisions:
         self._ranking.note(task)
         rows, placed = self._find_rows(task), None
         if len(rows):
-            # Nodes are in the trace's order; the first of equal nodes is taken.
+            # Nodes are in the order of the trace; the first of several equal nodes is chosen.
             placed = self.place(task, int(rows[np.argmin(self._ranking.rank(task, rows))]))
         if task.cards:
             self._taken.append(time.perf_counter() - started)
         return placed
 
     def place(self, task: Task, row: int) -> Placed:
-        """Place a task on the only node that it fits."""
+        """Place a task on the only node on which it fits."""
         return Placed(self._cluster.place(task, row, self._card_policy), row)
 
     def measure_times(self) -> Times:
-        """Return the durations of the decisions so far."""
+        """Return the durations of all previous decisions."""
         seconds = np.array(self._taken or [0.0])
         p50, p99 = (round(1000 * float(np.percentile(seconds, part)), 4) for part in (50, 99))
         return Times(round(len(self._taken) / max(1e-9, float(seconds.sum())), 1), p50, p99)
 
     def _find_rows(self, task: Task) -> Rows:
-        """Return the rows that a task fits, as the extender does for a pod, but with rows instead of names."""
+        """Return the rows on which a task fits, like the extender, which returns node names instead."""
         rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
         return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows

@@ -1,9 +1,9 @@
-"""Fragmentation Gradient Descent, the policy of the paper whose workload `workload` builds.
+"""Fragmentation Gradient Descent, a policy from the paper whose workload the module `workload` builds.
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
-'23). A node's fragmentation is the free part of its cards that a task drawn from the trace could not use, or all of the
-free part if the task fits nowhere on it. The node where a placement adds the least fragmentation wins. The policy knows
-the trace's mix in advance.
+'23). A node's fragmentation is the free part of its cards that a random task of the trace cannot use, or the whole free
+part if the task does not fit on the node. The policy chooses the node to which the placement adds the least
+fragmentation. It receives the mix of the trace in advance.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from accelkit.ledger.priorities import KeptCosts
 from accelkit.simulator.cluster import Cluster, Rows
 from accelkit.simulator.trace import WHOLE_MILLI, Task
 
-# Tie-breaker between nodes with equal fragmentation, in thousandths of a card: the fullest one wins. Without it, the
-# published figures are not reached; in the paper's program, score rounding has this effect.
+# The weight of the tie-breaker among nodes with equal fragmentation, in thousandths of a card: the fullest node is
+# chosen. It is necessary for the published results. In the paper's program, the rounding of scores has the same effect.
 _BEST_FIT: Final = 10.0
 
 Matrix = npt.NDArray[np.int64]
 
 
 class FgdCosts:
-    """Costs under the policy, cached for the nodes that do not change.
+    """The costs of placements under the policy, cached for nodes that do not change.
 
     Args:
         cluster: the cluster that runs the tasks.
@@ -54,14 +54,14 @@ class FgdCosts:
 
     def _measure(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
         columns = self._table.get_columns().take(rows)
-        # Columns without a card count as 0 free.
+        # Columns without a card have a free amount of 0.
         free = np.maximum(columns.free, 0) * WHOLE_MILLI // max(1, int(columns.capacity.max(initial=1)))
         cpu, host = self._cluster.measure_host(rows)
         before = self._fragment(free, cpu, host, rows)
         after = free.copy()
         index = np.arange(len(rows))
         for _ in range(task.cards):
-            # The card with the most free capacity comes first, so the last card that fits is the tightest.
+            # Cards are sorted by free capacity in descending order, so the last card that fits is the tightest.
             place = np.maximum((after >= task.milli).sum(axis=1) - 1, 0)
             after[index, place] -= task.milli
             after[:] = -np.sort(-after, axis=1)
@@ -71,7 +71,7 @@ class FgdCosts:
         return costs
 
     def _fragment(self, free: Matrix, cpu: Rows, host: Rows, rows: Rows) -> npt.NDArray[np.float64]:
-        """Return the expected thousandths of cards that a task drawn from the trace cannot use."""
+        """Return the expected thousandths of cards that a random task of the trace cannot use."""
         total = free.sum(axis=1)
         fits = self._allowed[rows] & (cpu[:, None] >= self._cpu) & (host[:, None] >= self._host)
         usable = np.zeros((len(rows), len(self._types)), dtype=np.int64)

@@ -1,6 +1,6 @@
-"""The policies that a replay can use: those of accelkit, and others for comparison.
+"""The policies for replays: the policies of accelkit, and further policies for comparison.
 
-A ranking returns the costs of a task's candidates; the first candidate with the lowest cost wins.
+A ranking returns the costs of a task's candidates. The replay chooses the first candidate with the lowest cost.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Ranking(Protocol):
     """A policy during a replay."""
 
     def note(self, task: Task) -> None:
-        """Record a task that arrives, whether it fits or not."""
+        """Record the arrival of a task, regardless of whether the task fits."""
 
     def rank(self, task: Task, rows: Rows) -> Costs:
-        """Return the cost of each of these rows, all of which the task fits."""
+        """Return the cost of each row. The task fits on all of these rows."""
 
 
 class _Stateless:
@@ -48,7 +48,7 @@ class _Random(_Stateless):
 
 
 class _BestFit(_Stateless):
-    """Policy that takes the node with the least CPU and cards left, each as a fraction of the largest node's."""
+    """A policy that chooses the node with the least free CPU and cards, relative to the largest node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -64,7 +64,7 @@ class _BestFit(_Stateless):
 
 
 class _UsedFraction(_Stateless):
-    """The policies `binpack` and `spread`, which use only the amounts of cards."""
+    """The policies `binpack` and `spread`, which depend only on the used fraction of cards."""
 
     def __init__(self, cluster: Cluster, sign: float) -> None:
         self._table, self._sign = cluster.ledger.table, sign
@@ -110,12 +110,12 @@ def make_ranking(name: str, cluster: Cluster, tasks: Sequence[Task], random: Ran
     Args:
         name: one of `RANKINGS`.
         cluster: the cluster that runs the tasks.
-        tasks: the tasks of the trace; only `fgd` knows them in advance, as in its paper.
+        tasks: the tasks of the trace, which only `fgd` uses in advance, as in its paper.
         random: the random number generator for the policy `random`.
     """
     return _MAKERS[name](cluster, tasks, random)
 
 
 def find_card_policy(name: str) -> Policy:
-    """Return the policy by which the ledger chooses cards within a node: `binpack`, except for `spread`."""
+    """Return the policy that chooses cards on a node: `spread` if `name` is `spread`, otherwise `binpack`."""
     return Policy.SPREAD if name == "spread" else Policy.BINPACK

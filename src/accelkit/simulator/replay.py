@@ -1,4 +1,4 @@
-"""Replay of arrivals one at a time, each with filter, rank and reserve, as the extender does for a pod."""
+"""Replay of task arrivals, one at a time, with the extender's steps for a pod: filter, rank and reserve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.simulator.rankings import make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.workload import make_arrivals
 
-# The number of points of the curve, which is more than a plot can resolve.
+# The number of points on the curve, which is larger than the resolution of a plot.
 _POINTS: Final = 100
 _MOST_LOAD: Final = 100.0
 
@@ -25,9 +25,9 @@ class Replay(msgspec.Struct, frozen=True):
 
     Attributes:
         gpu_allocation_percent: the allocated part of all cards at the end.
-        gpu_arrived_percent: the requests of the arrivals, relative to all cards.
-        decisions_per_second: the decision rate over all arrivals that request cards.
-        decision_p50_ms: median of one decision: filter, rank, reserve; pods without cards are not counted.
+        gpu_arrived_percent: the sum of the requests, relative to all cards.
+        decisions_per_second: the rate of decisions for tasks that request cards.
+        decision_p50_ms: the median duration of a decision (filter, rank, reserve) for tasks that request cards.
         curve: pairs of the requested and the allocated part of all cards.
     """
 
@@ -48,14 +48,14 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, seed: int, load: float) -> Replay:
-    """Submit a workload of the tasks to the empty nodes; tasks that fit on no node are dropped, and tasks do not end.
+    """Replay a workload of tasks that do not end, on empty nodes. Drop tasks that fit on no node.
 
     Args:
         nodes: the nodes of the trace.
         tasks: the tasks of the trace.
         policy: one of `rankings.RANKINGS`.
-        seed: the seed of the mix and the order; the same for every policy.
-        load: the requests of the arrivals, relative to all cards.
+        seed: the seed for the selection and order of the tasks; the result is the same for every policy.
+        load: the sum of the requests, relative to all cards.
 
     Raises:
         ConfigurationError: the load is invalid.
@@ -98,4 +98,4 @@ def check_load(load: float) -> None:
         ConfigurationError: the load is not greater than 0, or is too large.
     """
     if not 0 < load <= _MOST_LOAD:
-        raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="set a part of all cards: 1.3")
+        raise ConfigurationError(f"cannot replay a load of {load:g}", next_step="set a part of all cards, such as 1.3")

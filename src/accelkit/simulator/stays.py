@@ -1,10 +1,11 @@
-"""Workload of tasks that end, with so many tasks at a time that they request a given part of all cards.
+"""Workload of tasks that end, in which the concurrent tasks request a given part of all cards.
 
-Tasks arrive at random at a constant rate (a Poisson process); each is a task of the trace with its lifetime. By
-Little's law, the mean demand is then the rate times the mean product of demand and lifetime, so the load determines the
-rate. Lifetimes in real traces range from seconds to months, and an empty cluster would take months to fill. So the
-workload starts with the tasks that would be running at a random moment: tasks drawn in proportion to their lifetimes, a
-random part of which has already passed.
+Tasks of the trace, with their lifetimes, arrive at random times at a constant rate (a Poisson process). By Little's
+law, the mean demand is the rate times the mean product of demand and lifetime, so the load determines the rate.
+
+Lifetimes in real traces range from seconds to months, and an empty cluster would take months to fill. Therefore, the
+workload starts with the tasks that would be running at a random moment. These tasks are drawn in proportion to their
+lifetimes, and a random part of each lifetime has already passed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Stay(NamedTuple):
     """A task that arrives and ends.
 
     Attributes:
-        arrives: seconds after the start.
-        lasts: seconds from its placement to its end.
+        arrives: the arrival time, in seconds after the start.
+        lasts: the time from placement to end, in seconds.
     """
 
     task: Task
@@ -33,20 +34,20 @@ class Stay(NamedTuple):
 
 
 def draw_lifetimes(lifetimes: Sequence[float], tasks: int, seed: int) -> list[float]:
-    """Return a lifetime for each of `tasks` tasks, drawn from another list of lifetimes."""
+    """Return random lifetimes for a number of tasks, drawn from a list of lifetimes."""
     return Random(seed).choices(lifetimes, k=tasks)  # noqa: S311 - a workload is no secret
 
 
 def make_stays(
     tasks: Sequence[Task], lifetimes: Sequence[float], cards: int, *, load: float, arrivals: int, random: Random
 ) -> list[Stay]:
-    """Return the tasks that run at the start, in random order, and after them the arrivals.
+    """Return the tasks that run at the start, in random order, followed by the arrivals.
 
     Args:
         tasks: the tasks of the trace; some of them request cards.
         lifetimes: the lifetimes of these tasks, in seconds.
         cards: the number of cards of the cluster.
-        load: the mean part of the cards that would be allocated if everything were placed at once.
+        load: the mean part of the cards that would be allocated if each task were placed immediately.
         arrivals: the number of arrivals after the start.
         random: the random number generator that chooses tasks and times.
 

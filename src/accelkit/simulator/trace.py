@@ -1,4 +1,4 @@
-"""Reader of traces in openb's format, Alibaba's cluster-trace-gpu-v2023: one CSV of nodes, one of tasks."""
+"""Reader of traces in openb's format (Alibaba's cluster-trace-gpu-v2023): a CSV of nodes and a CSV of tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST: Final = 2**40
 
 
 class TraceNode(msgspec.Struct, frozen=True):
-    """A node: its host's CPU and memory, and its cards, which are all of one model."""
+    """A node with the CPU and memory of its host, and its cards, which all have the same model."""
 
     name: str
     cpu_milli: int
@@ -35,8 +35,8 @@ class Task(msgspec.Struct, frozen=True):
     """The request of one task.
 
     Attributes:
-        milli: thousandths of each of its cards; 1000 for whole cards, 0 without cards.
-        models: the models of cards on which it can run; empty for any.
+        milli: the requested thousandths of each card; 1000 for whole cards, 0 without cards.
+        models: the models of cards on which the task can run; empty for any model.
     """
 
     cpu_milli: int
@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def demand_milli(self) -> int:
-        """The demand over all its cards, in thousandths of a card."""
+        """The sum of the requests for all cards, in thousandths of a card."""
         return self.cards * self.milli
 
 
@@ -71,7 +71,7 @@ def read_nodes(path: Path) -> list[TraceNode]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Return the tasks of a file; without the column gpu_spec, tasks run on any model.
+    """Return the tasks of a file. Without the column gpu_spec, tasks can run on any model.
 
     Raises:
         ConfigurationError: the file cannot be read, lacks a column, or has an invalid row.
@@ -92,7 +92,7 @@ def read_lifetimes(path: Path) -> list[int]:
     for where, row in _read_rows(path, _TIME_COLUMNS, "set --lifetimes to a list with these columns"):
         created, deleted = (_read_number(where, row, key) for key in _TIME_COLUMNS)
         if deleted < created:
-            raise ConfigurationError(f"{where}: the task is deleted before it is created")
+            raise ConfigurationError(f"{where}: deletion_time is before creation_time")
         lifetimes.append(deleted - created)
     if not lifetimes:
         raise ConfigurationError(f"{path} has no tasks", next_step="set a list of tasks with their times")
@@ -102,11 +102,11 @@ def read_lifetimes(path: Path) -> list[int]:
 def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
-        raise ConfigurationError(f"{where}: {count_cards(cards)} of {milli} thousandths each exceed the limits")
-    # A task with several cards gets whole cards, regardless of the thousandths in the trace.
+        raise ConfigurationError(f"{where}: {count_cards(cards)} with {milli} thousandths each exceed the limits")
+    # A task with several cards gets whole cards, even if the trace contains fewer thousandths.
     share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
     if cards and not share:
-        raise ConfigurationError(f"{where}: a task with a card needs gpu_milli of 1 to {WHOLE_MILLI}")
+        raise ConfigurationError(f"{where}: gpu_milli of a task with a card must be from 1 to {WHOLE_MILLI}")
     models = frozenset(filter(None, (row.get("gpu_spec") or "").split("|")))
     return Task(cpu, memory, cards, share, models)
 
@@ -132,5 +132,5 @@ def _read_rows(
 def _read_number(where: str, row: dict[str, str], key: str) -> int:
     text = row[key].strip()
     if not text.isascii() or not text.isdigit() or int(text[:20]) > _MOST:
-        raise ConfigurationError(f"{where}: {key} is {text[:40]!r}, where a whole number is expected")
+        raise ConfigurationError(f"{where}: {key} must be an integer from 0 to {_MOST}, not {text[:40]!r}")
     return int(text)

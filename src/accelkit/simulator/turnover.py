@@ -1,4 +1,4 @@
-"""Replay of tasks that arrive and end: a task that fits on no node waits until another task ends and frees room."""
+"""Replay of tasks that arrive and end. A task that fits on no node waits until another task ends."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from accelkit.simulator.stays import Stay, make_stays
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.waiting import WaitingTasks
 
-# The first part of the time is not measured, so that startup effects have faded.
+# The first part of the time is not measured, so that startup effects do not distort the results.
 _MEASURED_FROM: Final = 0.5
 _POINTS: Final = 100
 
 
 class Turnover(Replay, frozen=True, kw_only=True):
-    """Result of one replay in which tasks end; the measurements cover the second half of its time.
+    """Result of one replay in which tasks end. The measurements cover the second half of its time.
 
     As in a replay in which tasks do not end, `gpu_allocation_percent` is the value at the end. `gpu_arrived_percent`
-    and the curve count the tasks that would be running if every task were placed on arrival.
+    and the curve include the tasks that would be running if every task were placed on arrival.
 
     Attributes:
-        time_weighted_allocation_percent: allocated part of all cards.
-        measured_hours: duration of the measurement.
-        pending_mean: mean number of waiting tasks, by time.
-        pending_most: largest number of waiting tasks at once.
-        had_to_wait: number of tasks that had to wait, among those that arrived in the measured time.
-        waited_p50_s: median waiting time of these tasks in seconds; a task that was never placed waited until the end.
-        never_placed: number of tasks that were never placed, of all tasks.
+        time_weighted_allocation_percent: the allocated part of all cards, averaged over time.
+        measured_hours: the duration of the measurement.
+        pending_mean: the number of waiting tasks, averaged over time.
+        pending_most: the maximum number of waiting tasks.
+        had_to_wait: the number of tasks that arrived during the measurement and had to wait.
+        waited_p50_s: the median waiting time in seconds of all tasks that arrived during the measurement. A task that
+            was never placed waited until the end.
+        never_placed: the number of tasks, among all tasks, that were never placed.
     """
 
     time_weighted_allocation_percent: float
@@ -59,7 +60,7 @@ class _Course:
         self.points: list[int] = []
 
     def advance(self, now: float, used_milli: int, pending: int) -> None:
-        """Add the state that lasted from the previous call until now."""
+        """Add the state of the time from the previous call until now."""
         within = max(0.0, min(now, self.ends) - max(self._previous, self.begins))
         self.used += used_milli * within
         self.pending += pending * within
@@ -71,7 +72,7 @@ class _Course:
 
 
 class _RunningTasks:
-    """The running and waiting tasks, with the time at which each ends."""
+    """The running tasks with their end times, and the waiting tasks."""
 
     def __init__(self, cluster: Cluster, decisions: Decisions, stays: Sequence[Stay]) -> None:
         self._cluster, self._decisions = cluster, decisions
@@ -92,7 +93,7 @@ class _RunningTasks:
             self._stay(stay, placed, stay.arrives)
 
     def end(self) -> None:
-        """Count the waiting times of tasks that are still waiting."""
+        """Record the waiting times of the tasks that are still waiting."""
         self._advance(inf)
         for stay in self._waiting.list_all():
             self._count_waiting(stay, self.course.ends)
@@ -136,8 +137,8 @@ def replay_turnover(
         tasks: the tasks of the trace.
         lifetimes: the lifetimes of these tasks, in seconds.
         policy: one of `rankings.RANKINGS`.
-        seed: the seed of the arrivals; the same for every policy.
-        load: mean demand of the tasks that would be running if every task were placed on arrival, relative to all
+        seed: the seed for the arrivals, which are the same for every policy.
+        load: the mean demand of the tasks that would be running if every task were placed on arrival, relative to all
             cards.
         arrivals: the number of arrivals after the start.
 
@@ -186,7 +187,7 @@ def replay_turnover(
 
 
 def _measure_demand(stays: Sequence[Stay], course: _Course) -> tuple[float, list[float]]:
-    """Return the demand if every task were placed on arrival, in thousandths of cards: its mean and its points."""
+    """Return the mean and the curve of the demand if every task were placed on arrival, in thousandths of cards."""
     milli = np.array([stay.task.demand_milli for stay in stays], dtype=np.float64)
     arrive = np.array([stay.arrives for stay in stays])
     gone = arrive + [stay.lasts for stay in stays]

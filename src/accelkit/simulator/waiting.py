@@ -1,8 +1,7 @@
-"""Queue of tasks that fit on no node, in order of arrival, until another task ends and frees room.
+"""Queue of tasks that fit on no node, in order of arrival, until another task ends.
 
-As in kube-scheduler's queue, waiting tasks are retried when a pod ends, the oldest first, and a task that does not fit
-does not block later tasks. When a task ends, only one node changes, and no waiting task fits any other node, so tasks
-are retried on that node only.
+As in kube-scheduler's queue, waiting tasks are retried when a task ends, oldest first, and a task that does not fit
+does not block later tasks. When a task ends, only its node changes. Therefore, tasks are retried on this node only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NONE_WAITING: Final = np.iinfo(np.int64).max
 
 
 class WaitingTasks:
-    """Waiting tasks, by their requests.
+    """The waiting tasks, grouped by their requests.
 
     Args:
         cluster: the cluster that runs the tasks.
@@ -32,12 +31,12 @@ class WaitingTasks:
         self._cluster = cluster
         self._kinds = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
         self._queues: list[deque[tuple[int, Stay]]] = [deque() for _ in self._kinds]
-        # The sequence number of the oldest task of each kind.
+        # The sequence number of the oldest task for each request.
         self._oldest = np.full(len(self._kinds), _NONE_WAITING, dtype=np.int64)
         amounts = [[each.cpu_milli, each.memory_mib] for each in self._kinds]
         self._host = np.array(amounts, dtype=np.int64).reshape(-1, 2)
         types = [make_type(task) for task in self._kinds]
-        # A task with a share takes a part of one card; whole cards must be empty.
+        # A task with a share uses part of one card. Whole cards must be unused.
         self._share = np.array([each.memory_bytes for each in types], dtype=np.int64)
         self._whole = np.array([each.cards if each.whole else 0 for each in types], dtype=np.int64)
         self._allowed = np.array([cluster.allows(task) for task in self._kinds]).T
@@ -61,7 +60,7 @@ class WaitingTasks:
         return (stay for queue in self._queues for _, stay in queue)
 
     def take_fitting(self, row: int) -> Stay | None:
-        """Remove and return the oldest task that fits a row; return None if there is none."""
+        """Remove and return the oldest task that fits on a row, or None."""
         if not self._count:
             return None
         (cpu,), (host,) = self._cluster.measure_host(np.array([row]))

@@ -30,8 +30,8 @@ def test_a_list_without_models_is_read_and_several_cards_are_whole(tmp_path):
     [
         ("sn,cpu_milli\na,1\n", "has no column memory_mib, gpu, model"),
         ("", "has no column sn, cpu_milli"),
-        (NODES.replace("16000,65536,2", "-1,65536,2"), "line 2: cpu_milli is '-1', where a whole number is expected"),
-        (NODES.replace("16000,65536,2", f"{2**41},65536,2"), "line 2: cpu_milli is '2199023255552'"),
+        (NODES.replace("16000,65536,2", "-1,65536,2"), "line 2: cpu_milli must be an integer from 0 to"),
+        (NODES.replace("16000,65536,2", f"{2**41},65536,2"), "line 2: cpu_milli must be an integer from 0 to"),
         (NODES.replace("a,16000,65536,2,T4", "a,16000"), "line 2 is too short"),
         (NODES.replace("65536,2,", "65536,999,"), "line 2: a node has 999 cards; the limit is "),
         (NODES.replace("\nb,", "\na,"), "contains a node twice"),
@@ -47,10 +47,10 @@ def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (TASKS.replace("1,500", "1,0"), "line 2: a task with a card needs gpu_milli of 1 to 1000"),
-        (TASKS.replace("1,500", "1,1001"), "line 2: 1 card of 1001 thousandths each exceed the limits"),
+        (TASKS.replace("1,500", "1,0"), "line 2: gpu_milli of a task with a card must be from 1 to 1000"),
+        (TASKS.replace("1,500", "1,1001"), "line 2: 1 card with 1001 thousandths each exceed the limits"),
         (TASKS.replace("2,1000", "129,1000"), "line 4: 129 cards"),
-        (TASKS.replace("1,500", "x,500"), "line 2: num_gpu is 'x'"),
+        (TASKS.replace("1,500", "x,500"), "line 2: num_gpu must be an integer from 0 to"),
         ("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,0,0\n", "requests a card; set a list of tasks with num_gpu"),
     ],
 )

@@ -39,8 +39,8 @@ def test_lifetimes_are_read(tmp_path):
     ("text", "sentence"),
     [
         (TASKS, "has no column creation_time, deletion_time; set --lifetimes to a list with these columns"),
-        (TIMED.replace("100,160", "160,100"), "line 2: the task is deleted before it is created"),
-        (TIMED.replace("100,160", ",160"), "line 2: creation_time is ''"),
+        (TIMED.replace("100,160", "160,100"), "line 2: deletion_time is before creation_time"),
+        (TIMED.replace("100,160", ",160"), "line 2: creation_time must be an integer"),
         (TIMED.splitlines()[0], "has no tasks; set a list of tasks with their times"),
     ],
 )
