@@ -1,1 +1,1 @@
-"""`accelkit defrag`: planner of a few evictions after which waiting pods fit, and applier of the plan."""
+"""`accelkit defrag`: plan a few evictions after which waiting pods fit, and apply the plan."""

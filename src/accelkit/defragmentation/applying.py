@@ -1,4 +1,4 @@
-"""Application of a plan: hold the cards, evict pods, and wait until each pod is bound."""
+"""Application of a plan: hold the cards, evict pods, and wait until the waiting pods are bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.hold import Hold
 from accelkit.model.keys import HOLD_CONDITION
 from accelkit.model.pod import SCHEDULED, Pod, PodRef
 
-# The hold outlasts the wait, so that it cannot end while a Binding is in progress.
+# The hold is longer than the wait, so that it cannot end while a Binding is in progress.
 HOLD_MARGIN_SECONDS: Final = 30
 _POLL_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 10.0
@@ -31,19 +31,19 @@ class PlanApplier:
 
     Args:
         api: an open client.
-        report: prints one line of progress.
-        wait_seconds: the time limit for binding all pods together.
+        report: a callback for each line of progress.
+        wait_seconds: the time limit until all pods must be bound.
     """
 
     def __init__(self, api: ApiClient, report: Callable[[str], None], wait_seconds: float) -> None:
         self._api, self._report, self._wait_seconds = api, report, wait_seconds
 
     async def apply(self, plan: Plan) -> bool:
-        """Apply the steps in order and wait; return whether every pod for which others were evicted is bound.
+        """Apply the steps in order and wait; return whether all pods that needed evictions are bound.
 
         Raises:
-            ApiError: the API server refused an eviction. Later evictions are not attempted, and the cards of earlier
-                steps remain held for their pods.
+            ApiError: the API server refused an eviction. Later evictions are skipped, and the cards of earlier steps
+                remain held for their pods.
         """
         steps = [step for step in plan.steps if step.evictions]
         for step in steps:
@@ -59,7 +59,7 @@ class PlanApplier:
             try:
                 await self._evict(pod)
             except ApiError:
-                # The pod needs all evictions of the step, so holding the cards is pointless.
+                # The pod needs all evictions of the step, so end the hold.
                 await self._end_hold(step)
                 raise
             self._report(f"evicted {pod} for {step.namespace}/{step.pod}")
@@ -73,7 +73,7 @@ class PlanApplier:
             raise ApiError(
                 f"cannot hold cards of node {step.node} for pod {step.namespace}/{step.pod}: {exc.message}",
                 status=exc.status,
-                next_step="run `accelkit defrag --plan` again; --apply needs the right to patch pods/status",
+                next_step="run `accelkit defrag --plan` again; --apply requires permission to patch pods/status",
             ) from exc
 
     async def _end_hold(self, step: Step) -> None:
@@ -81,11 +81,13 @@ class PlanApplier:
             await self._patch_condition(step, {"type": HOLD_CONDITION, "$patch": "delete"})
         except ApiError as exc:
             if not (exc.not_found or exc.conflict):
-                self._report(f"cannot end the hold for {step.namespace}/{step.pod}, it expires: {exc.message}")
+                self._report(
+                    f"cannot end the hold for {step.namespace}/{step.pod}: {exc.message}; the hold will expire"
+                )
 
     async def _patch_condition(self, step: Step, condition: dict[str, str]) -> None:
         path = f"{build_pod_path(step.namespace, step.pod)}/status"
-        # The UID makes the API server refuse the patch if a new pod has the same name.
+        # With the UID, the API server refuses the patch if a newer pod has the same name.
         patch = {"metadata": {"uid": step.uid}, "status": {"conditions": [condition]}}
         await self._api.patch(path, patch, kind="strategic")
 
@@ -99,11 +101,11 @@ class PlanApplier:
             raise ApiError(
                 f"cannot evict {pod}: refused{budget}: {exc.message}",
                 status=exc.status,
-                next_step="run `accelkit defrag --plan` again: the cluster has changed",
+                next_step="run `accelkit defrag --plan` again, because the cluster has changed",
             ) from exc
 
     async def _wait(self, steps: Iterable[Step]) -> bool:
-        """Wait until each pod is bound or deleted, or time runs out; return whether all are bound."""
+        """Wait until each pod is bound or deleted, or the time limit is reached; return whether all pods are bound."""
         began = time.monotonic()
         left, bound, reported_at = list(steps), True, began
         while left:
@@ -124,13 +126,13 @@ class PlanApplier:
             if left and now - reported_at >= _PROGRESS_SECONDS:
                 reported_at = now
                 waits = ", ".join(f"{step.namespace}/{step.pod}" for step in left)
-                self._report(f"waiting for {waits}: {self._wait_seconds - (now - began):.0f} s left")
+                self._report(f"waiting for {waits}: {self._wait_seconds - (now - began):.0f} s remaining")
             if left:
                 await asyncio.sleep(_POLL_SECONDS)
         return bound
 
     async def _find_result(self, step: Step) -> str | None:
-        """Return the result for a pod; None while it is waiting, or if the API server does not respond."""
+        """Return the result for a pod; None if the pod is still waiting or the API server does not respond."""
         try:
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
         except ApiError as exc:
@@ -142,7 +144,7 @@ class PlanApplier:
         return f"is bound to {pod.spec.node_name}" if pod.spec.node_name else None
 
     async def _find_reason(self, step: Step) -> str:
-        """Return why a pod is not bound, according to the API server."""
+        """Return the reason why a pod is not bound, according to the API server."""
         try:
             left = [str(each) for each in _list_evicted(step) if await self._read(each) is not None]
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
@@ -152,7 +154,7 @@ class PlanApplier:
             return f"{', '.join(left)} {'has' if len(left) == 1 else 'have'} not ended"
         conditions = pod.status.conditions or () if pod is not None else ()
         messages = (each.message for each in conditions if each.type == SCHEDULED and each.message)
-        return next(messages, "kube-scheduler has not tried it")
+        return next(messages, "kube-scheduler has not tried to schedule it")
 
     async def _read(self, ref: PodRef) -> Pod | None:
         try:

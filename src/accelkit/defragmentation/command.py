@@ -31,17 +31,17 @@ _NOT_BOUND = 3
 @click.command(
     "defrag",
     short_help="Plan evictions after which waiting pods fit.",
-    epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 3 a pod was not bound in time.",
+    epilog="Exit codes: 0 success, 1 error, 2 invalid usage, 3 a pod was not bound within the time limit.",
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing. This is the default.")
-@click.option("--apply", "applies", is_flag=True, help="Print the plan, ask, evict, and wait for the result.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan without changes to the cluster (default).")
+@click.option("--apply", "applies", is_flag=True, help="Print the plan, ask for confirmation, apply it, and wait.")
 @click.option("--yes", is_flag=True, help="With --apply: do not ask for confirmation.")
 @click.option(
     "--most-evictions",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Limit of evictions for the whole plan.",
+    help="Maximum number of evictions in the plan.",
 )
 @click.option(
     "--wait",
@@ -49,7 +49,7 @@ _NOT_BOUND = 3
     type=click.IntRange(min=10, max=MOST_HOLD_SECONDS - 2 * HOLD_MARGIN_SECONDS),
     default=300,
     show_default=True,
-    help="With --apply: seconds to hold the freed cards and wait until the pods are bound.",
+    help="With --apply: seconds to hold the freed cards and to wait until the pods are bound.",
 )
 @click.option(
     "--policy",
@@ -63,12 +63,12 @@ _NOT_BOUND = 3
     "dialects",
     type=click.Choice(list_dialect_names()),
     multiple=True,
-    help="Dialect that the extender reads; may be repeated. Default: the dialects that are found in use.",
+    help="Dialect that the extender reads; may be repeated (default: the dialects in use).",
 )
 @click.option(
     "--sharing-rules",
     type=FILE,
-    help="The extender's file of quotas and reserved cards. Without it, the plan ignores them.",
+    help="File with the extender's sharing rules. Without it, the plan ignores quotas and reservations.",
 )
 @kubeconfig_option
 @output_option
@@ -88,7 +88,7 @@ def defrag(  # noqa: PLR0917 - click passes options by name
     if only_plan and applies:
         raise click.UsageError("--plan and --apply are mutually exclusive; use only one")
     if yes and not applies:
-        raise click.UsageError("--yes needs --apply")
+        raise click.UsageError("--yes requires --apply")
     rules = None if sharing_rules is None else _read_rules(sharing_rules)
 
     async def read(api: ApiClient) -> Plan:
@@ -103,7 +103,7 @@ def _read_rules(path: Path) -> SharingRules:
     except (OSError, ConfigurationError) as exc:
         raise ConfigurationError(
             f"cannot read the sharing rules {path}: {exc}",
-            next_step="use the file that the extender reads; docs/how-to/sharing-rules.md describes it",
+            next_step="set the file that the extender reads; for its format, see docs/how-to/sharing-rules.md",
         ) from exc
 
 

@@ -27,7 +27,7 @@ from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-# How many sets of victims are tried on one node. Each further set excludes the pods that were found to have to stay.
+# The maximum number of victim sets to try on a node. Each further set excludes the pods that must stay.
 _ROUNDS: Final = 8
 
 
@@ -49,7 +49,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A waiting pod, the node that it gets, and the evictions that it needs; no evictions if it already fits."""
+    """A waiting pod, its planned node, and the evictions that it needs, if any."""
 
     namespace: str
     pod: str
@@ -60,7 +60,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A pod for which nothing is planned, with the reason."""
+    """A waiting pod without a planned step, with the reason."""
 
     namespace: str
     pod: str
@@ -70,7 +70,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The steps of a plan, and the pods for which nothing is planned."""
+    """The steps of a plan, and the waiting pods without a step."""
 
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...]
@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Trial:
-    """Changes of the ledger that can be undone."""
+    """Changes to the ledger that can be undone."""
 
     gone: list[tuple[Holding, CardPod]] = field(default_factory=list)
     placed: list[str] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Planner:
     """Planner for one cluster. Planning modifies the ledger.
 
     Args:
-        cluster: the cluster as it was read; the planner modifies it.
+        cluster: the data of the cluster, which the planner modifies.
         policy: the policy by which the extender chooses cards.
         most_evictions: the maximum number of evictions in the whole plan.
     """
@@ -98,7 +98,7 @@ class Planner:
     def __init__(self, cluster: ReadCluster, policy: AnyPolicy, most_evictions: int) -> None:
         self._cluster, self._policy, self._left = cluster, policy, most_evictions
         self._gone: dict[str, PodRef] = {}
-        # CPU and memory on each host that the pods placed by this plan will use.
+        # CPU and memory that the pods placed by this plan use on each host.
         self._added: dict[str, HostAmounts] = {}
 
     def plan(self) -> Plan:
@@ -127,29 +127,29 @@ class Planner:
                 return self._build_step(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
-            return self._explain(pending.pod, nodes) if nodes else "no node suits it, regardless of its cards"
+            return self._explain(pending.pod, nodes) if nodes else "no node is suitable, regardless of its cards"
         node, victims = best
         if len(victims) > self._left:
-            return f"the limit of evictions is reached; {len(victims)} more would be needed"
+            return f"the limit of evictions is reached; the pod needs {len(victims)} more"
         self._left -= len(victims)
         self._try(pending, pending.request, node, victims)
         self._gone.update((each.uid, each.holder.pod) for each in victims)
         return self._build_step(pending, node, victims)
 
     def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
-        """Return why no eviction can help a pod; empty if an eviction might help."""
+        """Return the reason why evictions cannot help a pod; empty if they may help."""
         uid = pod.ref.uid
         if conditions := self._cluster.unread.get(uid):
-            return f"only kube-scheduler can judge its {conditions}"
+            return f"only kube-scheduler can evaluate its {conditions}"
         if self._cluster.pods[uid].grouped:
-            return "it belongs to a pod group, and room for one member is not room for all"
+            return "it belongs to a pod group, but the plan considers only single pods"
         exceeded = self._cluster.ledger.judge_quota(pod.ref.namespace, request)
         return "" if exceeded is None else pod.dialect.format_misfit(exceeded)
 
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
     ) -> tuple[str, list[Candidate]] | None:
-        """Return the best node and victims: first by fewest victims without a new place, then by `rank_victims`."""
+        """Return the best node and victims: first by fewest victims that fit nowhere else, then by `rank_victims`."""
         best: tuple[tuple[object, ...], str, list[Candidate]] | None = None
         for node in nodes:
             victims = self._find(pending, request, node)
@@ -164,7 +164,7 @@ class Planner:
         return None if best is None else best[1:]
 
     def _find(self, pending: Pending, request: PodRequest, node: str) -> list[Candidate] | None:
-        """Return the victims on a node; None if no permitted evictions help."""
+        """Return the victims on a node; None if permitted evictions do not help."""
         entry = self._cluster.ledger.find_node(node)
         if entry is None or entry.problem is not None:
             return None
@@ -186,11 +186,11 @@ class Planner:
 
     def _find_rule(self, pod: CardPod, waiting: CardPod) -> str:
         if pod.ref.uid in self._gone:
-            return "this plan evicts it already"
+            return "this plan already evicts it"
         return find_rule(pod, self._cluster.pods.get(pod.ref.uid), waiting, self._cluster.budgets)
 
     def _explain(self, waiting: CardPod, nodes: Iterable[str]) -> str:
-        """Return why no evictions would help, including the rules that forbid some of them."""
+        """Return the reason why evictions do not help, with the rules that forbid some evictions."""
         bound = (pod for node in nodes for pod in self._cluster.feed.list_bound(node))
         refusals = list_refusals((pod, self._find_rule(pod, waiting) or self._find_bar(pod, waiting)) for pod in bound)
         return "no permitted evictions would free its cards" + (f" ({refusals})" if refusals else "")
@@ -207,11 +207,11 @@ class Planner:
 
     @staticmethod
     def _must_stay(victim: Candidate, trial: _Trial, pod: CardPod) -> bool:
-        """Return whether a pod must stay because it may only be moved and no node has a place for it."""
+        """Return whether a pod must stay, because it may only be moved, but fits on no other node."""
         return victim.uid not in trial.placed and (victim.priority >= pod.priority or not pod.preempts)
 
     def _try(self, pending: Pending, request: PodRequest, node: str, victims: Iterable[Candidate]) -> _Trial | None:
-        """Change the ledger as if the victims were evicted, then the pod placed, and then the replacements placed."""
+        """Evict the victims in the ledger, then place the pod and the replacements of the victims."""
         ledger, trial = self._cluster.ledger, _Trial()
         bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
         for victim in victims:
@@ -247,7 +247,7 @@ class Planner:
         return True
 
     def _list_suiting(self, uid: str) -> list[str]:
-        """Return the names of the nodes that may take a pod if their cards are disregarded, in order."""
+        """Return the names of the nodes that are suitable for a pod, regardless of their cards, in order."""
         cluster, pod = self._cluster, self._cluster.pods[uid]
         found = []
         for name in sorted(cluster.nodes):

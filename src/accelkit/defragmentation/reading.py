@@ -1,4 +1,4 @@
-"""Reader of the cluster for a plan."""
+"""Reader of the cluster data that a plan needs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import list_served_dialects, load_dialects, load_usable_dialects
 from accelkit.vendors.pod_reading import PodReader
 
-# The maximum number of a pod's labels that are kept for disruption budgets. Real pods have fewer.
+# The maximum number of labels of a pod that are stored for disruption budgets. Real pods have fewer labels.
 _MOST_LABELS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """A cluster as it was read.
+    """The data of a cluster for a plan.
 
     Attributes:
-        ledger: a ledger that only the plan uses, so the planner may modify it.
+        ledger: the ledger, which only the plan uses, so that the planner may modify it.
         feed: the feed of this ledger, with the waiting pods.
-        nodes: nodes by name.
-        pods: pods with cards, by UID.
-        unread: the scheduling conditions of these pods that only kube-scheduler can judge, by UID.
-        budgets: the disruption budgets, which forbid some evictions.
+        nodes: the nodes, by name.
+        pods: the pods with cards, by UID.
+        unread: the scheduling conditions of these pods that only kube-scheduler can evaluate, by UID.
+        budgets: the disruption budgets.
     """
 
     ledger: Ledger
@@ -54,9 +54,9 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
     Args:
         api: an open client.
-        named: the dialects in which pods are read; empty for those that the agents serve and those in which cards have
-            been written on bound pods.
-        rules: the sharing rules; None for none.
+        named: the dialects in which to read pods; empty for the dialects that the agents serve and those of the
+            assignments on bound pods.
+        rules: the sharing rules, or None.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -86,10 +86,10 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
 
 class _PodReading:
-    """Data about pods that is recorded before most of each pod is discarded.
+    """Data about pods, recorded before most fields of each pod are discarded.
 
     Attributes:
-        written: the names of the dialects in which cards have been written on bound pods.
+        written: the names of the dialects in which bound pods have assignments.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -100,7 +100,7 @@ class _PodReading:
         self._requested: dict[str, frozenset[str]] = {}
 
     def trim(self, pod: PlannedPod) -> None:
-        """Record the data of a pod that the plan needs, and remove the rest from the pod."""
+        """Record the data of a pod that the plan needs, and remove all other data from the pod."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
         self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
         self._requested[uid] = self._known & find_requested_resources(pod.spec)
@@ -117,7 +117,7 @@ class _PodReading:
             pod.metadata.labels = labels
 
     def list_unread(self, known: frozenset[str]) -> dict[str, str]:
-        """Return, by UID, the conditions that only kube-scheduler can judge, if this cluster serves these resources."""
+        """Return the conditions that only kube-scheduler can evaluate, by UID, for the resources of this cluster."""
         found = {}
         for uid, conditions in self._conditions.items():
             others = ["other resources"] if self._requested[uid] - known and "other resources" not in conditions else []
@@ -127,7 +127,7 @@ class _PodReading:
 
 
 def _find_unit(ledger: Ledger) -> int:
-    """Return the unit of most nodes, which is the cluster's: only nodes that are changing their unit differ."""
+    """Return the unit of most nodes, which is the cluster's unit. Nodes have other units only during a change."""
     units = Counter(entry.inventory.unit_bytes for entry in ledger.list_nodes() if entry.inventory is not None)
     if not units:
         raise ServiceError("no node shares cards", next_step="list the nodes with cards by `accelkit inspect`")

@@ -1,4 +1,4 @@
-"""Rules that forbid evicting a pod for another one, each with a sentence that describes it."""
+"""Rules that forbid evicting a pod for a waiting pod, each with a sentence that describes the rule."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _MOST_NAMED: Final = 3
 
 
 def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: DisruptionBudgets) -> str:
-    """Return the rule that forbids evicting a bound pod for a waiting one; empty if no rule does.
+    """Return the rule that forbids evicting a bound pod for a waiting pod; empty if the eviction is permitted.
 
     Args:
         pod: the bound pod.
-        read: the same pod with its other fields; None if these were not read.
+        read: the same pod with its other fields; None if they were not read.
         waiting: the waiting pod.
         budgets: the current disruption budgets.
     """
     if read is None:
         return "the pod cannot be read"
     if pod.ending:
-        return "it is being deleted already"
+        return "it is already being deleted"
     if pod.static:
-        return "its kubelet would restart a static pod"
+        return "it is a static pod, which its kubelet would restart"
     if pod.priority > waiting.priority:
         return "its priority is higher"
     if not read.replaced:
@@ -36,7 +36,7 @@ def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: 
 
 
 def list_refusals(pods: Iterable[tuple[CardPod, str]]) -> str:
-    """Return the rules that forbid evictions, each with some of the affected pods; empty if no rule does."""
+    """Return the rules that forbid evictions, each with some of the affected pods; empty if there are none."""
     by_rule: dict[str, list[str]] = {}
     for pod, rule in pods:
         if rule:

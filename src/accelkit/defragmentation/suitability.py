@@ -1,6 +1,6 @@
-"""Check whether a node may take a pod, based on fields of both objects. Cards are not considered.
+"""The check whether a node is suitable for a pod, based on fields of both objects, regardless of cards.
 
-kube-scheduler evaluates more conditions. Nothing is planned for a pod with conditions that this module does not read.
+kube-scheduler evaluates further conditions. The plan skips pods with conditions that this module does not support.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class _PlannedSpec(ConditionedSpec, rename="camel"):
 
 
 class PlannedPod(Pod):
-    """A pod, with its owners and its constraints on nodes."""
+    """A pod with its owners and its constraints on nodes."""
 
     metadata: OwnedMeta
     spec: _PlannedSpec = msgspec.field(default_factory=_PlannedSpec)
 
     @property
     def replaced(self) -> bool:
-        """Whether a controller would replace the pod. The owner of a static pod is its node."""
+        """Whether a controller would replace the pod. A static pod is owned by its node, which is not a controller."""
         return bool(self.metadata.list_controllers() - {"Node"})
 
     @property
@@ -38,7 +38,7 @@ class PlannedPod(Pod):
         return names_group(self.metadata.labels or {}, self.spec.scheduling_group)
 
     def suits(self, node: SchedulingNode, room: HostAmounts) -> bool:
-        """Return whether a node may take the pod.
+        """Return whether a node is suitable for the pod.
 
         Args:
             node: the current node.

@@ -13,7 +13,7 @@ from accelkit.defragmentation.plan import Plan
 def build_plan_table(plan: Plan) -> RenderableType:
     """Return the plan as lines for a terminal."""
     if not plan.steps and not plan.left_out:
-        return Text("No pod that kube-scheduler refused is waiting for cards.")
+        return Text("No pods are waiting for cards after a refusal by kube-scheduler.")
     return Group(*_list_lines(plan))
 
 

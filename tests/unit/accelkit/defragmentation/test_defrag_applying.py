@@ -115,7 +115,7 @@ async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_agai
     plan = await world.plan()
     world.api.fail(ApiError("away", status=503), "GET", HIGH)
     assert await PlanApplier(world.api, world.said.append, 60).apply(plan)
-    assert world.said[1] == "waiting for d/high: 60 s left"
+    assert world.said[1] == "waiting for d/high: 60 s remaining"
 
 
 async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold(world):

@@ -55,7 +55,7 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
         ({"owner": {"kind": "Node", "controller": True}}, "no controller would replace it"),
         ({"owner": {"kind": "ReplicaSet"}}, "no controller would replace it"),
         ({"labels": {"app": "x"}}, "PodDisruptionBudget b1 protects it"),
-        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "it is being deleted already"),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "it is already being deleted"),
         ({"priority": 9}, "its priority is higher"),
         ({"priority": 5}, "its priority is not lower, so it may only move to another node"),
     ],
@@ -99,7 +99,7 @@ async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, po
     world.pod("high", 5, 5, spec=pod)
     plan = await world.plan()
     assert told(plan) == []
-    assert "no node suits it" in plan.left_out[0].reason
+    assert "no node is suitable" in plan.left_out[0].reason
 
 
 async def test_tolerations_and_selectors_are_read(world):
@@ -128,7 +128,7 @@ async def test_what_only_kube_scheduler_can_judge_is_not_planned(world, spec, wo
     world.pod("new", 5, spec=spec)
     plan = await world.plan()
     assert told(plan) == []
-    assert plan.left_out[0].reason == f"only kube-scheduler can judge its {word}"
+    assert plan.left_out[0].reason == f"only kube-scheduler can evaluate its {word}"
 
 
 async def test_a_plan_has_so_many_evictions_at_most(world):

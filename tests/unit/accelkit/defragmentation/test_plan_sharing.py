@@ -102,7 +102,7 @@ async def test_who_asks_in_a_dialect_that_nobody_has_used_is_not_planned_for(wor
     world.pod("mixed", 8, 9, limits={"accelkit.io/memory": "8", **GAS["limits"]})
     plan = await world.plan()
     assert [(each.pod, each.reason) for each in plan.left_out] == [
-        ("mixed", "only kube-scheduler can judge its other resources")
+        ("mixed", "only kube-scheduler can evaluate its other resources")
     ]
     assert [step.pod for step in (await world.plan(dialects=("gas",))).steps] == ["new"]
 
