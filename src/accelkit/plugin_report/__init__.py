@@ -1,1 +1,1 @@
-"""Report of `accelkit plugins`: the plug-ins that are installed alongside accelkit, and their problems."""
+"""Report of `accelkit plugins`: the installed plug-ins of other distributions, and their problems."""

@@ -16,14 +16,14 @@ from accelkit.plugin_report.report import PluginView, view_plugins
 @click.command(
     "plugins",
     short_help="List the plug-ins of other distributions.",
-    epilog="Exit codes: 0 all of them can be used, 1 one cannot, 2 wrong usage.",
+    epilog="Exit codes: 0 all plug-ins are valid, 1 at least one plug-in is invalid, 2 invalid usage.",
 )
 @output_option
 @click.pass_context
 def plugins(context: click.Context, output: str) -> None:
-    """List profiles, dialects, policies and memory sources of other distributions, and what is wrong with them.
+    """List the profiles, dialects, policies and memory sources of other distributions, and their problems.
 
-    It loads each, as a service does that needs it.
+    The command loads each plug-in to check it.
     """
     found = view_plugins()
     print_value(found, output, lambda: _build_table(found))
@@ -32,7 +32,7 @@ def plugins(context: click.Context, output: str) -> None:
 
 def _build_table(found: Sequence[PluginView]) -> RenderableType:
     if not found:
-        return Text("no other distribution here adds to accelkit")
+        return Text("no plug-ins of other distributions are installed")
     table = Table("GROUP", "NAME", "DISTRIBUTION", "VERSION", "STATE", box=None, pad_edge=False)
     for each in found:
         table.add_row(each.group, each.name, each.distribution, each.version, "wrong" if each.problem else "ok")

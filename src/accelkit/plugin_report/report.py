@@ -1,4 +1,4 @@
-"""Report of all plug-ins. Each one is loaded as a service would load it, and any problem is reported."""
+"""Report of all plug-ins, which loads each plug-in like a service and records its problem, if any."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class PluginView(msgspec.Struct, frozen=True):
     """An installed plug-in.
 
     Attributes:
-        problem: why the plug-in cannot be used; empty if it can be used.
-        next_step: how to solve the problem.
+        problem: the reason why the plug-in is invalid; empty if it is valid.
+        next_step: the action that solves the problem.
     """
 
     group: str
@@ -34,7 +34,7 @@ class PluginView(msgspec.Struct, frozen=True):
 
 
 def view_plugins() -> list[PluginView]:
-    """Load all plug-ins from other distributions, and return the result for each one."""
+    """Load all plug-ins from other distributions, and return the result for each plug-in."""
     return [_view(plugin) for plugin in list_plugins()]
 
 
@@ -57,7 +57,7 @@ def _check_profile(plugin: Plugin) -> None:
     facts = (discovery.identity, discovery.model, discovery.minor, discovery.render, discovery.memory)
     named = {source.name for sources in facts for source in sources}
     if unknown := named.difference(list_card_source_names()):
-        raise plugin.build_error(f"names memory sources that no distribution here has: {', '.join(sorted(unknown))}")
+        raise plugin.build_error(f"refers to memory sources that are not installed: {', '.join(sorted(unknown))}")
 
 
 _CHECKS: Final[Mapping[str, Callable[[Plugin], object]]] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""Catalogue and loader of the plug-ins that the metadata of installed distributions declares.
+"""Catalogue and loader of the plug-ins that installed distributions declare in their metadata.
 
-Listing plug-ins does not run their code. A plug-in is imported when it is needed, so a broken plug-in affects only its
-users.
+Listing plug-ins does not run their code. A plug-in is imported only when it is used, so a broken plug-in affects only
+services that use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accelkit.plugins.interface import INTERFACE, KINDS, VARIABLE
 
 log = logging.getLogger(__name__)
 
-# Names are used on command lines, in inventories, and as names of files.
+# Names are used on command lines, in inventories and as file names.
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _OURS: Final = "accelkit"
 
@@ -33,9 +33,9 @@ class Plugin(msgspec.Struct, frozen=True):
 
     Attributes:
         group: the group, such as `accelkit.policies`.
-        name: the name by which users request it.
-        reference: the object that it names, as `package.module:attribute`.
-        distribution: the distribution that contains it.
+        name: the name in options and variables.
+        reference: the object of the entry point, as `package.module:attribute`.
+        distribution: the distribution that contains the plug-in.
         version: the version of the distribution.
     """
 
@@ -47,7 +47,7 @@ class Plugin(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The kind of the plug-in, for messages."""
+        """The kind of plug-in, for messages."""
         return KINDS[self.group]
 
     @property
@@ -59,26 +59,26 @@ class Plugin(msgspec.Struct, frozen=True):
         """Return the error that reports a problem of the plug-in."""
         return PluginError(
             f"the {self.kind} {self.name} of {self.origin} {problem}",
-            next_step=f"install a release of {self.distribution} that is made for interface {INTERFACE} of accelkit "
+            next_step=f"install a release of {self.distribution} that supports interface {INTERFACE} of accelkit "
             f"{__version__}, or uninstall it",
         )
 
     def load(self) -> object:
-        """Import the object that the entry point names, and return it.
+        """Import and return the object of the entry point.
 
         Raises:
-            PluginError: the object cannot be imported, or was written for a different version of the interface.
+            PluginError: the object cannot be imported, or does not support this version of the interface.
         """
         if not _NAME.fullmatch(self.name):
             raise self.build_error("has an invalid name: use lower-case letters, digits, dots and hyphens")
         point = EntryPoint(self.name, self.reference, self.group)
         if point.pattern.match(self.reference) is None:
-            raise self.build_error(f"names {self.reference!r}, which is neither a module nor an attribute of one")
+            raise self.build_error(f"refers to {self.reference!r}, which is not a module or an attribute of a module")
         with self._reporting_errors():
             module = import_module(point.module)
             version = getattr(module, VARIABLE, None)
         if version != INTERFACE:
-            made = "does not state its interface" if version is None else f"is made for interface {version!r}"
+            made = "does not declare its interface" if version is None else f"was written for interface {version!r}"
             raise self.build_error(f"{made}; {point.module} must set {VARIABLE} = {INTERFACE}")
         with self._reporting_errors():
             found: object = point.load()
@@ -99,7 +99,7 @@ def list_plugins() -> tuple[Plugin, ...]:
     for distribution in distributions():
         plugins = _read(distribution)
         if plugins:
-            # If a distribution is installed twice, Python imports the copy that it finds first.
+            # If a distribution is installed twice, Python imports the first copy on its search path.
             found.setdefault(re.sub(r"[-_.]+", "-", plugins[0].distribution).lower(), plugins)
     groups = list(KINDS)
     every = (plugin for plugins in found.values() for plugin in plugins)
@@ -112,7 +112,7 @@ def list_plugin_names(group: str) -> list[str]:
 
 
 def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
-    """Return the plug-in with this name; None if no other distribution has one.
+    """Return the plug-in with this name; None if no other distribution provides it.
 
     Args:
         group: one of the groups of the interface.
@@ -120,33 +120,33 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
         own: the names that accelkit itself defines.
 
     Raises:
-        PluginError: several distributions define this name, or one of them redefines a name of accelkit.
+        PluginError: several distributions define this name, or a distribution redefines a name of accelkit.
     """
     candidates = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
     owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in candidates)]
     if candidates and len(owners) > 1:
         raise PluginError(
-            f"the {KINDS[group]} {name} is in {' and in '.join(owners)}, so its name is ambiguous",
+            f"the {KINDS[group]} name {name} is ambiguous: it is defined in {' and in '.join(owners)}",
             next_step=f"uninstall {' or '.join(dict.fromkeys(plugin.distribution for plugin in candidates))}",
         )
     return candidates[0] if candidates else None
 
 
 def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
-    """Describe those of the used names, by group, that are plug-ins, such as `policy tight of acme 1.0`."""
+    """Return descriptions, such as `policy tight of acme 1.0`, of the plug-ins among the used names of each group."""
     names = {group: set(names) for group, names in used.items()}
     found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
     return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]
 
 
 def _read(distribution: Distribution) -> list[Plugin]:
-    # Unrelated distributions in the same environment may be damaged.
+    # Ignore damaged distributions, because they may be unrelated to accelkit.
     try:
         points = [point for point in distribution.entry_points if point.group in KINDS]
         if not points:
             return []
         name, version = str(distribution.metadata["Name"]), str(distribution.version)
         return [Plugin(point.group, point.name, point.value, name, version) for point in points]
-    except Exception as exc:  # noqa: BLE001 - one damaged distribution must not hide the plug-ins of others
-        log.warning("the entry points of %s cannot be read: %s", getattr(distribution, "_path", "a distribution"), exc)
+    except Exception as exc:  # noqa: BLE001 - a damaged distribution must not hide the plug-ins of other distributions
+        log.warning("cannot read the entry points of %s: %s", getattr(distribution, "_path", "a distribution"), exc)
         return []

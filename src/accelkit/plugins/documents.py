@@ -1,4 +1,4 @@
-"""Reader of the YAML document for a profile or dialect from another distribution."""
+"""Reader of the YAML document of a profile or dialect from another distribution."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
 
 def _read_file(package: object, name: str) -> str:
     if not isinstance(package, ModuleType):
-        raise TypeError("its entry point names neither a package nor a callable")
+        raise TypeError("its entry point does not refer to a package or a callable")
     return (resources.files(package) / name).read_text(encoding="utf-8")

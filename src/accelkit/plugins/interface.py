@@ -1,6 +1,6 @@
-"""The interface of plug-ins: the groups of entry points, and the version of the interface that a plug-in follows.
+"""The interface of plug-ins: the groups of entry points, and the version of the interface.
 
-The name of the entry point is the name of the plug-in. The object that it names depends on the group:
+The name of the entry point is the name of the plug-in. The object of the entry point depends on the group:
 
 `accelkit.profiles`, `accelkit.dialects`
     A package with the file `NAME.yaml`, or a callable that returns the document, as a mapping or as YAML.
@@ -9,7 +9,7 @@ The name of the entry point is the name of the plug-in. The object that it names
 `accelkit.memory_sources`
     A subclass of `accelkit.node.discovery.card_sources.CardSource`.
 
-The module or package that it names has the variable `ACCELKIT_INTERFACE`, the version of this interface.
+The module or package of the entry point must set the variable `ACCELKIT_INTERFACE` to the version of this interface.
 """
 
 from __future__ import annotations

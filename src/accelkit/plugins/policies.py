@@ -14,7 +14,7 @@ from accelkit.plugins.catalogue import find_plugin, list_plugin_names
 from accelkit.plugins.interface import POLICIES
 
 _OWN: Final = tuple(each.value for each in Policy)
-# Every policy ranks this example when it is loaded, so that an invalid result is reported at startup.
+# Each policy ranks this example when it is loaded, so that invalid results are reported at startup.
 _NODE: Final = build_empty_states(
     [Card("a", "example", "example", 2**34, index=0), Card("b", "example", "unknown memory", None, index=1)]
 )
@@ -22,22 +22,22 @@ _REQUEST: Final = ContainerRequest("main", Kind.APP, 1, 2**30)
 
 
 def list_policy_names() -> list[str]:
-    """Return the names of all policies: those of accelkit, then those of other distributions, without loading them."""
+    """Return the names of accelkit's policies, followed by those of other distributions, without loading them."""
     return list(dict.fromkeys((*_OWN, *list_plugin_names(POLICIES))))
 
 
 def load_policy(name: str) -> AnyPolicy:
-    """Return the policy with this name, which must be one of the listed names.
+    """Return the policy with this name, which must be one of the names from `list_policy_names`.
 
     Raises:
-        PluginError: the policy comes from another distribution and cannot be used.
+        PluginError: the policy is from another distribution and cannot be used.
     """
     plugin = find_plugin(POLICIES, name, _OWN)
     if plugin is None:
         return Policy(name)
     found = plugin.load()
     if not isinstance(found, PolicyPlugin):
-        raise plugin.build_error(f"is invalid: {plugin.reference} must have rank_card and score_node")
+        raise plugin.build_error(f"is invalid: {plugin.reference} must define rank_card and score_node")
     policy = PluggedPolicy(plugin.name, found, plugin.origin)
     policy.order_cards(range(len(_NODE)), _NODE, [CardTally() for _ in _NODE], _REQUEST)
     policy.score_node(_NODE, MAX_SCORE)

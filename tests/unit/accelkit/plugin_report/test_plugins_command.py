@@ -51,7 +51,7 @@ def test_what_is_installed_is_listed_with_its_distribution(site):
 def test_without_any_the_table_says_so(site):
     code, text = run()
     assert (code, json.loads(run("-o", "json")[1])) == (0, [])
-    assert "no other distribution here adds to accelkit" in text
+    assert "no plug-ins of other distributions are installed" in text
 
 
 def profile(source):
@@ -65,15 +65,15 @@ def profile(source):
 @pytest.mark.parametrize(
     ("group", "name", "code", "problem"),
     [
-        ("policies", "binpack", GOOD, "is in accelkit"),
-        ("policies", "tight", GOOD.replace("1", "2"), "is made for interface 2"),
-        ("dialects", "native", GOOD, "is in accelkit"),
+        ("policies", "binpack", GOOD, "is defined in accelkit"),
+        ("policies", "tight", GOOD.replace("1", "2"), "was written for interface 2"),
+        ("dialects", "native", GOOD, "is defined in accelkit"),
         ("dialects", "acme", GOOD, "cannot be read: TypeError"),
-        ("memory_sources", "nvml", SOURCE, "is in accelkit"),
+        ("memory_sources", "nvml", SOURCE, "is defined in accelkit"),
         ("memory_sources", "acme", GOOD, "is not a subclass"),
-        ("profiles", "nvidia", profile("table"), "is in accelkit"),
+        ("profiles", "nvidia", profile("table"), "is defined in accelkit"),
         ("profiles", "acme", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
-        ("profiles", "acme", profile("umbra"), "names memory sources that no distribution here has: umbra"),
+        ("profiles", "acme", profile("umbra"), "refers to memory sources that are not installed: umbra"),
     ],
 )
 def test_what_is_wrong_is_told_and_the_others_are_listed(site, group, name, code, problem):

@@ -47,15 +47,15 @@ def test_a_module_or_something_in_one_is_loaded(site):
 @pytest.mark.parametrize(
     ("code", "reference", "problem"),
     [
-        ("", "acme:tight", "does not state its interface; acme must set ACCELKIT_INTERFACE = 1"),
-        ("ACCELKIT_INTERFACE = 2", "acme:tight", "is made for interface 2; acme must set ACCELKIT_INTERFACE = 1"),
-        ("ACCELKIT_INTERFACE = '1'", "acme:tight", "is made for interface '1'; acme must set"),
+        ("", "acme:tight", "does not declare its interface; acme must set ACCELKIT_INTERFACE = 1"),
+        ("ACCELKIT_INTERFACE = 2", "acme:tight", "was written for interface 2; acme must set ACCELKIT_INTERFACE = 1"),
+        ("ACCELKIT_INTERFACE = '1'", "acme:tight", "was written for interface '1'; acme must set"),
         (MADE, "acme:tight", "cannot be loaded: AttributeError: module 'acme' has no attribute 'tight'"),
         (MADE, "acme.tight", "cannot be loaded: ModuleNotFoundError"),
         ("import sys; sys.exit('no')", "acme:tight", "cannot be loaded: SystemExit: no"),
         ("1 / 0", "acme:tight", "cannot be loaded: ZeroDivisionError"),
         ("def", "acme:tight", "cannot be loaded: SyntaxError"),
-        (MADE, "../acme", "names '../acme', which is neither a module nor an attribute of one"),
+        (MADE, "../acme", "refers to '../acme', which is not a module or an attribute of a module"),
     ],
 )
 def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site, code, reference, problem):
@@ -63,7 +63,7 @@ def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site
     with pytest.raises(PluginError) as raised:
         load()
     assert raised.value.message.startswith(f"the policy tight of acme 1.0 {problem}")
-    assert raised.value.next_step.startswith("install a release of acme that is made for interface 1 of accelkit")
+    assert raised.value.next_step.startswith("install a release of acme that supports interface 1 of accelkit")
 
 
 @pytest.mark.parametrize("name", ["Tight", "-tight", "tight!", "a" * 64])
@@ -75,7 +75,9 @@ def test_a_name_that_nobody_could_write_is_refused(site, name):
 
 def test_a_name_of_accelkits_own_is_refused_with_both_distributions(site):
     site.install("acme", policies="tight = acme")
-    with pytest.raises(PluginError, match=r"policy tight is in accelkit \S+ and in acme 1\.0, .*; uninstall acme$"):
+    with pytest.raises(
+        PluginError, match=r"policy name tight is ambiguous: .* accelkit \S+ and in acme 1\.0; uninstall acme$"
+    ):
         find_plugin(POLICIES, "tight", {"tight"})
     assert find_plugin(POLICIES, "binpack", {"binpack"}) is None
     assert find_plugin(DIALECTS, "tight", {"tight"}) is None
@@ -84,7 +86,7 @@ def test_a_name_of_accelkits_own_is_refused_with_both_distributions(site):
 def test_a_name_that_two_have_is_refused_with_both_and_loads_neither(site):
     site.install("acme", files={"acme.py": "raise SystemExit"}, policies="tight = acme")
     site.install("umbra", "2", policies="tight = umbra\nloose = umbra")
-    with pytest.raises(PluginError, match=r"tight is in acme 1\.0 and in umbra 2, .*; uninstall acme or umbra$"):
+    with pytest.raises(PluginError, match=r"tight is ambiguous: it is defined in acme 1\.0 and in umbra 2; uninstall acme or umbra$"):
         find_plugin(POLICIES, "tight", ())
     assert find_plugin(POLICIES, "loose", ()).distribution == "umbra"
 

@@ -126,7 +126,7 @@ def test_what_answers_nothing_sensible_is_refused_when_it_is_loaded(plug, expres
 def test_what_lacks_a_function_is_no_policy(site, lacking):
     code = CODE.format(**SMALLEST).replace(f"def {lacking}", "def something_else")
     site.install("acme", files={"acme.py": code}, policies="tight = acme")
-    with pytest.raises(PluginError, match="is invalid: acme must have rank_card and score_node"):
+    with pytest.raises(PluginError, match="is invalid: acme must define rank_card and score_node"):
         load_policy("tight")
 
 

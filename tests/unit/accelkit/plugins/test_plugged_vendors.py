@@ -84,7 +84,7 @@ def test_a_document_may_be_what_a_callable_returns(site, made):
     code = f"{MADE}PROFILE = {PROFILE!r}\nread = {made}\n"
     site.install("acme", files={"acme.py": code}, profiles="acme = acme:read")
     if made == "PROFILE":
-        with pytest.raises(PluginError, match="TypeError: its entry point names neither a package nor a callable"):
+        with pytest.raises(PluginError, match="TypeError: its entry point does not refer to a package or a callable"):
             load_profiles()
     else:
         assert load_profiles()["acme"].host_services == ("acmed",)
@@ -154,7 +154,7 @@ def test_who_has_cards_of_a_vendor_whose_profile_is_broken_does_not_go_on_withou
 
 def test_a_profile_with_a_name_of_ours_is_not_used_and_does_not_stop_those_who_use_ours(acme, caplog):
     acme(profile="nvidia")
-    with pytest.raises(PluginError, match=r"profile nvidia is in accelkit \S+ and in acme 1\.0"):
+    with pytest.raises(PluginError, match=r"name nvidia is ambiguous: it is defined in accelkit \S+ and in acme 1\.0"):
         load_profiles()
     with caplog.at_level(logging.ERROR):
         known = load_usable_profiles()
@@ -165,7 +165,7 @@ def test_a_profile_with_a_name_of_ours_is_not_used_and_does_not_stop_those_who_u
 
 def test_a_dialect_with_a_name_of_ours_is_refused_with_both_distributions(acme):
     acme(dialect="gas")
-    with pytest.raises(PluginError, match=r"dialect gas is in accelkit \S+ and in acme 1\.0"):
+    with pytest.raises(PluginError, match=r"name gas is ambiguous: .* in accelkit \S+ and in acme 1\.0"):
         load_dialect("gas")
     assert load_dialect("native").resources.memory == "accelkit.io/memory"
     # Who does not name it has ours.

@@ -76,7 +76,7 @@ def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
 
 def test_another_distribution_replaces_no_source_of_ours(distribution):
     distribution("nvml")
-    with pytest.raises(PluginError, match=r"the memory source nvml is in accelkit \S+ and in acme 1\.0"):
+    with pytest.raises(PluginError, match=r"name nvml is ambiguous: it is defined in accelkit \S+ and in acme 1\.0"):
         load_card_source("nvml")
     assert issubclass(load_card_source("dmem"), CardSource)
 
