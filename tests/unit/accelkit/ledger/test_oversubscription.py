@@ -89,7 +89,7 @@ def test_inspect_and_audit_show_it(ledger):
     (card,) = inspection.nodes[0].cards
     assert (card.memory_factor, card.capacity_bytes, card.memory_bytes) == (1.5, 24, 20)
     found = audit(AuditEvidence(inspection, [], {}, inspection, {}))
-    assert "1 card of n: shares may take 1.5 times its memory (oversubscription)" in found.notes
+    assert "1 card of n: shares may use 1.5 times its memory (oversubscription)" in found.notes
     assert found.findings == []
 
 

@@ -159,7 +159,7 @@ def test_a_profile_with_a_name_of_ours_is_not_used_and_does_not_stop_those_who_u
     with caplog.at_level(logging.ERROR):
         known = load_usable_profiles()
     assert known.profiles["nvidia"].discovery.vendor == "10de"
-    assert "profile nvidia is in accelkit" in caplog.text
+    assert "profile name nvidia is ambiguous: it is defined in accelkit" in caplog.text
     known.require(["nvidia"])
 
 
