@@ -1,4 +1,4 @@
-"""Amounts that each namespace holds, and the number of pods with cards that each selector of a request matches.
+"""Amounts that each namespace holds, and the number of pods with cards that match each selector of a request.
 
 The ledger updates these values under its lock whenever a pod gets or releases cards.
 """

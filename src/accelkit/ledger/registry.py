@@ -73,7 +73,10 @@ class NodeRegistry:
         return len(self._where)
 
     def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request in its current form: the first of several pods that must be together may use any node."""
+        """Return the request with resolved affinity.
+
+        The first of several pods that must be together may use any node.
+        """
         if not request.selectors:
             return request
         with self._lock:

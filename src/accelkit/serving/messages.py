@@ -79,7 +79,7 @@ class Request(Protocol):
         """
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after at most this time, even during a request."""
+        """Limit the lifetime of the connection, even during a request."""
 
 
 # Never raises.

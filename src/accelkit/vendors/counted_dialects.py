@@ -46,7 +46,7 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reader of pods that may hold cards, first in the dialects in use, then in dialects that may have been in use.
+    """Reader of pods that may hold cards. It tries the dialects in use first, then dialects that may have been in use.
 
     In a dialect that is not in use, a pod counts if no device plugin of another system serves its resources, or if the
     pod has an assignment.

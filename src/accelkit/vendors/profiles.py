@@ -239,7 +239,7 @@ def parse_profile(name: str, text: str) -> Profile:
 
 
 def list_host_services() -> frozenset[str]:
-    """Return the programs of all vendors' drivers that run on the host and keep cards open."""
+    """Return the driver services of all vendors that run on the host and keep cards open."""
     return frozenset(name for profile in load_usable_profiles().profiles.values() for name in profile.host_services)
 
 

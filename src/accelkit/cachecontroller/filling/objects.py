@@ -108,7 +108,7 @@ class Work:
         return refusal
 
     def copy_secrets(self, copies: Iterable[SecretCopy], cluster: ClusterView) -> Refusal | None:
-        """Add copies of pull secrets; return the first recorded refusal of a copy."""
+        """Add copies of pull secrets. Return the first recorded error if a copy was refused."""
         self.copies += copies
         return next((refusal for each in copies if (refusal := self.read_refusal(each.name, cluster))), None)
 

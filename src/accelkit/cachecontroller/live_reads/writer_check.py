@@ -58,7 +58,7 @@ class WriterCheck:
         self._since.pop(key, None)
 
     def observe(self, cache: Cache) -> None:
-        """Record the version of a cache on the API server."""
+        """Record the resource version of a cache that the API server returned."""
         former, meta = self._since.get(cache.key, {}), cache.metadata
         now = self._clock()
         present = {}

@@ -78,7 +78,7 @@ class Mutation:
 
 
 def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
-    """Return whether the mutation of a pod needs more than its volumes and annotations.
+    """Return whether the mutation must read more of the pod than its volumes and annotations.
 
     Args:
         pod: pod with its name, annotations and volumes.

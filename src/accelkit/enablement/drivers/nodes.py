@@ -1,4 +1,4 @@
-"""Nodes with driver-related data: kernel, system, the vendors of their cards, and obstacles to changes."""
+"""Nodes with driver-related data: kernel, operating system, vendors of cards, and conditions that block changes."""
 
 from __future__ import annotations
 

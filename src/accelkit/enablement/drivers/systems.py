@@ -42,11 +42,11 @@ class System(msgspec.Struct, frozen=True):
 
 
 def read_system(image: str, labels: Mapping[str, str]) -> System:
-    """Return the system of a node.
+    """Return the operating system of a node.
 
     Args:
         image: `status.nodeInfo.osImage`, which is os-release's PRETTY_NAME.
-        labels: the labels of the node; labels of Node Feature Discovery take precedence.
+        labels: the labels of the node; labels from Node Feature Discovery take precedence.
     """
     if labels.get(_ID):
         return System(labels[_ID].lower()[:_MOST], labels.get(_VERSION, "")[:_MOST])

@@ -173,7 +173,7 @@ class _NodeCheck:
         return await self._compare(uid, snapshot)
 
     async def _compare(self, uid: str, snapshot: PodSnapshot) -> _Findings:
-        """Compare all sides until they agree or the time limit is reached."""
+        """Compare pods, kubelets and ledger until they agree or the time limit is reached."""
         until = time.monotonic() + AGREE_SECONDS
         since = time.monotonic()
         while True:

@@ -1,4 +1,4 @@
-"""Limits on the use of the event loop by groups, because requests of kube-scheduler have precedence."""
+"""Limits on the use of the event loop by groups, because requests from kube-scheduler take precedence."""
 
 from __future__ import annotations
 

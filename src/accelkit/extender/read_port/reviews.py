@@ -53,7 +53,9 @@ class _TokenReview(msgspec.Struct):
 
 
 class Reviewer:
-    """Reviewer of tokens, whose users need permission to `get` or `create` `services/proxy` for the read port.
+    """Reviewer of tokens for the read port.
+
+    The user of a token needs permission to `get` or `create` `services/proxy` for the port.
 
     Args:
         api: an open client, whose timeout is the deadline of each review.

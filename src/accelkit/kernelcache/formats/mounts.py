@@ -148,7 +148,7 @@ def find_capture_path(labels: CaptureLabels) -> str | None:
 
 
 def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
-    """Return the mounts with which a workload finds a cache.
+    """Return the mounts through which a workload uses a cache.
 
     The first mount is the whole root at `mount_path`, because frameworks store more files in it than the labels name.
     The other mounts are trees that were captured next to the root, each at its own path, because their files contain

@@ -99,7 +99,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
 
 
 def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
-    """Check the claim in the payload, and return its optional claims."""
+    """Check the signed payload, and return its `optional` section."""
     fields = read_json(payload, JSON_OBJECT, "the payload")
     try:
         document = _lower_names(fields)

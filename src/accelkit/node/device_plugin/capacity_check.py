@@ -16,7 +16,7 @@ from accelkit.node.kubelet import HeldDevices
 
 
 class ContainerHolding(NamedTuple):
-    """The devices of one container: their IDs, their number by card, and their total memory in bytes."""
+    """The devices of one container: their IDs, the number of devices per card, and their total memory in bytes."""
 
     device_ids: Sequence[str]
     devices: Mapping[str, int]

@@ -255,7 +255,7 @@ class Http2Connection(asyncio.Protocol):
         self._count_unsent()
 
     def _count_unsent(self) -> None:
-        """Report the size of the responses that wait for the client, if it changed."""
+        """Report the size of unsent responses, if it changed."""
         unsent = sum(len(stream.rest) for stream, _ in self._streams.values())
         if unsent != self._unsent:
             self._unsent = unsent

@@ -97,7 +97,7 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
 
 
 def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
-    """Return the cards of a node without accelkit's agent, with the names in its labels.
+    """Return the inventory of a node without accelkit's agent, with the card names in the node's labels.
 
     Raises:
         InventoryError: the labels cannot be read.

@@ -33,7 +33,7 @@ def host(tmp_path, standin_nvml):
 def check(host, *arguments):
     done = CliRunner().invoke(main, ["hardware-check", "--host-root", str(host.root), *arguments])
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout
 
 
 def read(host):
@@ -103,5 +103,5 @@ def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_reported(hos
 def test_a_machine_without_cards_is_no_error(tmp_path):
     (tmp_path / "proc/7/fd").mkdir(parents=True)
     done = CliRunner().invoke(main, ["hardware-check", "--host-root", str(tmp_path), "-o", "json"])
-    assert json.loads(done.output)["missing"][0]["what"] == "no card was found"
+    assert json.loads(done.stdout)["missing"][0]["what"] == "no card was found"
     assert CliRunner().invoke(main, ["hardware-check", "--host-root", str(tmp_path / "x")]).exit_code == 1
