@@ -67,9 +67,8 @@ async def overfull(cluster):
 
 async def test_a_card_over_its_capacity_is_named_with_its_pods(overfull, tmp_path):
     found = module(overfull.sandbox, tmp_path, "memory_check", AT_THE_END)
-    assert (
-        "card ghost-0 of ghost has 16 GiB, but its shares use 18 GiB, held by default/one, default/two" in found["msg"]
-    )
+    message = "card ghost-0 of ghost has 16 GiB, but its shares use 18 GiB, held by default/one, default/two"
+    assert message in found["msg"]
     audited = await audit_accounting(overfull.api, namespace="accelkit", nodes=["ghost"], seconds=0)
     assert (audited.outcome, [each.kind for each in audited.differences][:1]) == ("fail", ["over_capacity"])
 

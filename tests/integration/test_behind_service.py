@@ -111,7 +111,7 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
         less = "20 GiB less memory for container main (80 GiB instead of 100 GiB)"
         change = f"{less}: the pod would get card {extender}-0 of {extender}"
         assert await until(explained) == [
-            f"Pod default/{name} is pending: the only node that shares cards has no room for it.",
+            f"Pod default/{name} is pending: it does not fit on the only node that shares cards.",
             f"Smallest change: {change}.",
             "kube-scheduler has not reported a result yet; the pod's schedulerName is none.",
             "Container main requests 100 GiB of one card.",

@@ -78,7 +78,8 @@ async def test_the_event_has_the_very_sentences_of_each_node(cluster):
     assert shown["scheduler"] == {"scheduler": "default-scheduler", "reason": "Unschedulable", "message": condition}
     assert {node["name"]: node["sentence"] for node in shown["simulation"]["nodes"]} == sentences
     table = cluster.sandbox.command("explain", "too-large").stdout
-    assert table.startswith("Pod default/too-large is pending: none of the 2 nodes that share cards has room for it.\n")
+    answer = "Pod default/too-large is pending: it does not fit on any of the 2 nodes that share cards.\n"
+    assert table.startswith(answer)
     change = "8 GiB less memory for container main (32 GiB instead of 40 GiB)"
     assert f"Smallest change: {change}: the pod would get card sim-node-2-2" in table
     assert f"kube-scheduler (Unschedulable): {condition}" in table

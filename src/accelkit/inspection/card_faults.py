@@ -96,7 +96,7 @@ def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str
         return f"driver {versions}"
     vendors = {card.vendor for card in inventory.cards}
     missing = [problem for problem in inventory.library_problems if _read_vendor(_MISSING, problem) in vendors]
-    return f"driver not named ({'; '.join(missing)})" if missing else f"driver as old as the kernel {kernel}".rstrip()
+    return f"driver version unknown ({'; '.join(missing)})" if missing else f"driver of the kernel {kernel}".rstrip()
 
 
 def _judge_health(inventory: Inventory) -> CardFinding | None:

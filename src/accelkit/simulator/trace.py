@@ -78,7 +78,7 @@ def read_tasks(path: Path) -> list[Task]:
     """
     tasks = [_read_task(where, row) for where, row in _read_rows(path, _TASK_COLUMNS)]
     if not any(task.cards for task in tasks):
-        raise ConfigurationError(f"no task of {path} requests a card", next_step="set a list of tasks with num_gpu")
+        raise ConfigurationError(f"no task in {path} requests a card", next_step="set a list of tasks with num_gpu")
     return tasks
 
 

@@ -32,15 +32,14 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
     if without:
         deleted = " and ".join(without)
         if fitting:
-            return f"Without {deleted}, {fitting:,} of {where} would have room for {subject[0].lower()}{subject[1:]}."
+            return f"Without {deleted}, {subject[0].lower()}{subject[1:]} would fit on {fitting:,} of {where}."
         subject = f"Even without {deleted}, {subject[0].lower()}{subject[1:]}"
     elif fitting:
-        have = "has" if fitting == 1 else "have"
         return (
-            f"{subject} is pending, but {fitting:,} of {where} {have} room for it: the message of kube-scheduler gives "
-            "the reason."
+            f"{subject} is pending, but it fits on {fitting:,} of {where}: the message of kube-scheduler contains the "
+            "reason."
         )
-    none = f"none of the {where} has room for it" if len(nodes) > 1 else f"the only {where[2:]} has no room for it"
+    none = f"it does not fit on any of the {where}" if len(nodes) > 1 else f"it does not fit on the only {where[2:]}"
     return f"{subject} {'would be' if without else 'is'} pending: {none}."
 
 
@@ -54,8 +53,8 @@ def describe_smallest(simulation: Simulation) -> str:
         _, _, node = min(found, key=lambda each: each[:2])
         return describe_change(node.changes[0], node.name)
     if simulation.spent:
-        return "none was found before the search stopped at its limit"
-    return "none was found: no single change makes the pod fit"
+        return "none found before the search stopped at its limit"
+    return "none: no single change makes the pod fit"
 
 
 def describe_change(change: ChangeView, node: str) -> str:
@@ -86,5 +85,5 @@ def describe_request(container: ContainerRequest) -> str:
 
 def _count_nodes(number: int, *, named: bool) -> str:
     if number == 1:
-        return "1 node that was named" if named else "1 node that shares cards"
-    return f"{number:,} nodes that were named" if named else f"{number:,} nodes that share cards"
+        return "1 selected node" if named else "1 node that shares cards"
+    return f"{number:,} selected nodes" if named else f"{number:,} nodes that share cards"

@@ -58,7 +58,7 @@ def _list_request(simulation: Simulation) -> Iterator[Text]:
 def _list_groups(simulation: Simulation) -> Iterator[Text]:
     if fitting := sorted((node for node in simulation.nodes if node.fits), key=lambda node: -node.score):
         yield Text("")
-        yield Text(f"{_count(len(fitting))}: room for it{_name_others(fitting)}", style="green")
+        yield Text(f"{_count(len(fitting))}: the pod fits{_name_others(fitting)}", style="green")
         yield from _list_fitting(fitting[0])
     for group in group_nodes(simulation.nodes):
         yield Text("")
@@ -87,7 +87,7 @@ def _list_every(simulation: Simulation) -> Iterator[Text]:
     for node in simulation.nodes:
         yield Text("")
         if node.fits:
-            yield Text(f"{node.name}: room for it", style="green")
+            yield Text(f"{node.name}: the pod fits", style="green")
             yield from _list_fitting(node)
             continue
         yield Text(f"{node.name}: {node.sentence}", style="cyan")

@@ -131,7 +131,7 @@ def test_two_versions_of_one_vendors_driver_are_one_too_many(cluster, told):
 def test_a_driver_that_comes_with_the_kernel_has_no_version_and_is_in_order(cluster):
     for index in range(2):
         cluster.node.change_card(index, driver_version="")
-    assert cluster.judge()[CHECK].evidence == "2 cards are healthy; driver as old as the kernel 6.8.0-45"
+    assert cluster.judge()[CHECK].evidence == "2 cards are healthy; driver of the kernel 6.8.0-45"
 
 
 def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
@@ -155,7 +155,7 @@ def test_cards_that_work_without_their_vendors_library_pass_and_that_is_reported
     result = cluster.judge()[CHECK]
     assert result.outcome == "pass"
     assert result.evidence == (
-        "2 cards are healthy; driver not named (library libnvidia-ml.so.1 of nvidia is missing: nowhere)"
+        "2 cards are healthy; driver version unknown (library libnvidia-ml.so.1 of nvidia is missing: nowhere)"
     )
 
 

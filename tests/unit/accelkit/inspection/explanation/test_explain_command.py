@@ -16,7 +16,7 @@ from accelkit.model.request import ContainerRequest, Kind, PodRequest
 FULL = "insufficient accelkit.io/memory in one card"
 SAID = f"0/2 nodes are available: 2 {FULL}."
 LESS = "1 GiB less memory for container main (7 GiB instead of 8 GiB): the pod would get card node-2.0 of node-2"
-ROOM = "have room for it: the message of kube-scheduler gives the reason."
+FITS = "nodes that share cards: the message of kube-scheduler contains the reason."
 GIB = 2**30
 
 
@@ -36,7 +36,7 @@ def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, r
     result = run()
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "Pod d/p is pending: none of the 2 nodes that share cards has room for it.",
+        "Pod d/p is pending: it does not fit on any of the 2 nodes that share cards.",
         f"Smallest change: {LESS}.",
         f"kube-scheduler (Unschedulable): {SAID}",
         "Container main requests 8 GiB of one card.",
@@ -57,7 +57,7 @@ def test_each_node_is_listed_where_all_are_asked_for(explained, run):
     explained.pod(8, said=SAID)
     shown = run("--all").stdout.splitlines()
     assert [line for line in shown if not line.startswith(" ")][3:] == [
-        *("", f"node-1: {FULL}", "", f"node-2: {FULL}", "", "node-3: room for it")
+        *("", f"node-1: {FULL}", "", f"node-2: {FULL}", "", "node-3: the pod fits")
     ]
     assert "  change: 2 GiB less memory for container main (6 GiB instead of 8 GiB): the pod would get" in (
         next(line for line in shown if line.startswith("  change: 2"))
@@ -71,11 +71,11 @@ def test_where_there_is_room_the_reason_is_kube_schedulers(explained, run):
     explained.pod(8, said="0/3 nodes are available: 3 node(s) were unschedulable.")
     shown = run().stdout.splitlines()
     assert shown[:2] == [
-        f"Pod d/p is pending, but 2 of 3 nodes that share cards {ROOM}",
+        f"Pod d/p is pending, but it fits on 2 of 3 {FITS}",
         "kube-scheduler (Unschedulable): 0/3 nodes are available: 3 node(s) were unschedulable.",
     ]
     assert shown[4:6] == [
-        "2 nodes: room for it (node-3, node-2)",
+        "2 nodes: the pod fits (node-3, node-2)",
         "  node-3, score 2: container main would get node-3.0",
     ]
 
@@ -88,12 +88,12 @@ def test_one_node_of_many_is_asked_about(explained, run):
     assert "9 nodes: " in run().stdout
     assert f"9 nodes: {FULL} (node-0, node-1, node-2, node-3, node-4, node-5 and 3 more)" in run().stdout
     shown = run("--node", "node-3", "--node", "bare").stdout.splitlines()
-    assert shown[0] == "Pod d/p is pending: none of the 2 nodes that were named has room for it."
+    assert shown[0] == "Pod d/p is pending: it does not fit on any of the 2 selected nodes."
     assert shown[1].startswith("Smallest change: if pod d/node-3-")
     assert "1 node: node has no accelkit inventory (bare)" in shown
     assert explained.questions[-1]["nodes"] == ["node-3", "bare"]
     alone = run("--node", "bare").stdout.splitlines()
-    assert alone[0] == "Pod d/p is pending: the only node that was named has no room for it."
+    assert alone[0] == "Pod d/p is pending: it does not fit on the only selected node."
     assert alone[1].startswith("Smallest change: once the node shares its cards")
 
 
@@ -101,9 +101,9 @@ def test_what_would_be_without_some_pods(explained, run):
     explained.node("node-1", 10, 12)
     explained.pod(8, said=SAID)
     answer = run("--without", "d/node-1-0").stdout.splitlines()[0]
-    assert answer == "Without d/node-1-0, 1 of 1 node that shares cards would have room for pod d/p."
+    assert answer == "Without d/node-1-0, pod d/p would fit on 1 of 1 node that shares cards."
     shown = run("--without", "d/other").stdout
-    assert shown.startswith("Even without d/other, pod d/p would be pending: the only node that shares cards has no")
+    assert shown.startswith("Even without d/other, pod d/p would be pending: it does not fit on the only node that")
     assert "Pod d/other holds no card, so its deletion frees nothing." in shown
 
 
