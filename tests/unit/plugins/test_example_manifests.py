@@ -106,8 +106,8 @@ def test_custom_files_come_by_option_or_environment(run_module, tmp_path, monkey
         ({**ONE, "set": "kind", "output": "o"}, "mutually exclusive: set|access"),
         ({"access": "rwo", "output": "o"}, "parameters are required together: access, scope, gpu, cosign"),
         ({**ONE, "gpu": "xpu", "output": "o"}, "value of gpu must be one of: cuda, rocm, got: xpu"),
-        ({**ONE, "affinity": "/nowhere/a", "output": "o"}, "/nowhere/a, given as CUSTOM_AFFINITY, cannot be read"),
-        ({**ONE, "output": "/proc/o"}, "/proc/o/rwo-ns-rocm-v3-kind.yaml cannot be written"),
+        ({**ONE, "affinity": "/nowhere/a", "output": "o"}, "cannot read /nowhere/a (CUSTOM_AFFINITY)"),
+        ({**ONE, "output": "/proc/o"}, "cannot write /proc/o/rwo-ns-rocm-v3-kind.yaml"),
     ],
 )
 def test_bad_input_is_one_sentence(run_module, given, message):
