@@ -93,7 +93,7 @@ def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
     result = cluster.audit("--wait", "0", "--no-ledger")
     assert result.exit_code == 3
     assert result.stdout.splitlines()[-1] == "No differences in the data that can be compared."
-    assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: allocations cannot")
+    assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: cannot read")
 
 
 def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
