@@ -266,7 +266,7 @@ async def calls_webhook(api: ApiClient) -> bool:
     try:
         await api.post(build_collection_path("v1", "pods", "default"), pod, query={"dryRun": "All"})
     except ApiError as exc:
-        return "does not have" in str(exc)
+        return "does not exist in" in str(exc)
     return False
 
 

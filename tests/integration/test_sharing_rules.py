@@ -58,13 +58,12 @@ class Rules:
         await self._put(json.dumps(document), current=current)
 
     async def _put(self, text, *, current):
-        before = (await self._read()).count(": ")
+        before = len(await self._read())
         self._path.write_text(text)
 
         async def followed():
             # Each rules that are taken, and each that are refused, are one line.
-            found = await self._read()
-            return found.count(": ") > before
+            return len(await self._read()) > before
 
         await until(followed)
         _, metrics = await self._client.ask("GET", "/metrics")
@@ -72,7 +71,7 @@ class Rules:
 
     async def _read(self):
         lines = self._client.process.log.read_text().splitlines()
-        return "\n".join(line for line in lines if str(self._path) in line)
+        return [line for line in lines if str(self._path) in line]
 
 
 class Cluster:
