@@ -183,7 +183,8 @@ class Connections:
             task.cancel()
 
     def _count_unsent(self, connection: Connection, size: int) -> None:
-        if not size:
+        # The task of an aborted connection may still report the rest of its response.
+        if not size or connection.transport is None or connection.transport.is_closing():
             self._unsent.pop(connection, None)
             return
         self._unsent[connection] = size
