@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from accelkit.serving.messages import HTTP_1, SERVER, Answer, Headers, Reply
+from accelkit.serving.messages import ANSWER_SECONDS, HTTP_1, SERVER, Answer, Headers, Reply
 from accelkit.serving.tls import list_names
 
 # The library logs each broken request, and any client can cause such messages without limit.
@@ -24,8 +24,6 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 # How much of a response is passed to the transport at once.
 _WRITE_BYTES: Final = 64 * 1024
-# A response that the client does not read within this time is dropped.
-_ANSWER_SECONDS: Final = 30.0
 # Size of one read, which is limited because several copies of received data are in memory during parsing.
 _READ_BYTES: Final = 16 * 1024
 
@@ -173,7 +171,7 @@ async def _send_large(request: web.BaseRequest, connection: Http1Connection, rep
     response.content_length = len(reply.body)
     if reply.close:
         response.force_close()
-    limit = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, connection.abort)
+    limit = asyncio.get_running_loop().call_later(ANSWER_SECONDS, connection.abort)
     try:
         await response.prepare(request)
         for place in range(0, len(reply.body), _WRITE_BYTES):

@@ -10,6 +10,8 @@ HTTP_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2"
 # Responses do not reveal the name and version of the HTTP library.
 SERVER: Final = "accelkit"
+# A response that the client does not read within this time is dropped.
+ANSWER_SECONDS: Final = 30.0
 _UNAVAILABLE: Final = 503
 _RETRY_SECONDS: Final = "1"
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from accelkit.errors import ConfigurationError
 from accelkit.logs import RepeatLog
 from accelkit.serving.connections import Connections, open_socket
-from accelkit.serving.messages import HTTP_1, HTTP_2, Headers, Reply, Request
+from accelkit.serving.messages import ANSWER_SECONDS, HTTP_1, HTTP_2, Headers, Reply, Request
 from accelkit.serving.tls import Listen, TlsFiles, make_context
 
 __all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "BodyLimits", "Head", "HeadServer", "Headers", "HttpServer", "Reply"]
@@ -37,8 +37,6 @@ _SMALL_BODY_SECONDS: Final = 5.0
 # Go clients close idle connections after 90 s, so they never send on a connection that this server is closing.
 _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
-# A response that the client does not read within this time is dropped.
-_ANSWER_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 256
 # Size of all other headers of a request to a HeadServer, in addition to its longest header.
 _OTHER_HEADERS_BYTES: Final = 16 * 1024
@@ -319,7 +317,7 @@ class HeadServer(_Server):
         self._handle, self._body_bytes = handle, body_bytes
 
     async def _answer(self, request: Request) -> Reply:
-        request.limit(_ANSWER_SECONDS)
+        request.limit(ANSWER_SECONDS)
         reply = await self._handle(request.method, request.path, Head(request, self._body_bytes))
         return Reply(reply.status, reply.body, reply.content_type, close=True)
 

@@ -27,11 +27,9 @@ from h2.exceptions import ProtocolError
 from accelkit.serving.http2.frame_meter import FloodError, FrameMeter
 from accelkit.serving.http2.frames import MOST_STREAMS, make_frames
 from accelkit.serving.http2.stream import Stream
-from accelkit.serving.messages import Answer, Reply
+from accelkit.serving.messages import ANSWER_SECONDS, Answer, Reply
 from accelkit.serving.tls import list_names
 
-# A response that the client does not read within this time is dropped.
-_ANSWER_SECONDS: Final = 30.0
 # How much of a response is passed to the transport at once.
 _WRITE_BYTES: Final = 128 * 1024
 # After GOAWAY the client closes its connection. An immediate abort could lose the last response.
@@ -124,7 +122,7 @@ class Http2Connection(asyncio.Protocol):
         """Stop reading from a client that does not read its responses."""
         self._writing_paused = True
         self._choose_reading()
-        self._schedule("unread", _ANSWER_SECONDS, self.abort)
+        self._schedule("unread", ANSWER_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
         """Resume reading, and send the rest of responses."""
@@ -245,7 +243,7 @@ class Http2Connection(asyncio.Protocol):
         if not body:
             self._finish(stream)
         elif stream.rest:
-            stream.timer = self._loop.call_later(_ANSWER_SECONDS, self._give_up, stream)
+            stream.timer = self._loop.call_later(ANSWER_SECONDS, self._give_up, stream)
             self._count_unsent()
         self._flush()
 
@@ -327,7 +325,7 @@ class Http2Connection(asyncio.Protocol):
         if self.transport is not None:
             # The client may still read the written data before the connection closes.
             self.transport.close()
-            self._schedule("cut", _ANSWER_SECONDS, self.abort)
+            self._schedule("cut", ANSWER_SECONDS, self.abort)
 
     def _watch_idleness(self) -> None:
         left = self._idle_seconds - (0.0 if self._streams else self._loop.time() - self._idle_since)

@@ -202,7 +202,7 @@ async def test_a_connection_without_requests_ends(pki, monkeypatch):
 
 
 async def test_an_answer_that_is_not_fetched_is_given_up(pki, monkeypatch):
-    monkeypatch.setattr(http2_module, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(http2_module, "ANSWER_SECONDS", 0.2)
 
     async def much(*_):
         return Reply(200, bytes(1 << 20))

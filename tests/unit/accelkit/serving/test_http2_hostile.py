@@ -200,7 +200,7 @@ async def test_the_connection_that_waits_longest_makes_room(pki, monkeypatch):
 
 
 async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.3)
     # The last of what is written may wait where nobody tells us of it, until the connection counts as idle.
     monkeypatch.setattr(server_module, "_IDLE_SECONDS", 0.6)
 

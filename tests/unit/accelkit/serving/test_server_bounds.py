@@ -162,7 +162,7 @@ async def test_a_body_that_nobody_reads_is_not_taken():
 
 
 async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
 
     asked = asyncio.Event()
 
@@ -317,3 +317,21 @@ async def test_a_body_in_chunks_of_one_byte_does_not_delay_other_requests():
         client.write(b"GET /client HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: len(answered) == 9)
     assert answered[0] == "/client"
+
+
+async def test_responses_that_clients_do_not_read_are_limited_together():
+    body = bytes(32 << 20)
+
+    async def handle(*_request):
+        return Reply(200, body)
+
+    limits = BodyLimits(each_bytes=1000, together_bytes=70 << 20, seconds=60)
+    request = HEAD + b"\r\n"
+    async with verbs(handle, limits) as (server, at), opened(at, 2, request):
+        unsent = server._connections._unsent
+        await until(lambda: len(unsent) == 2)
+        oldest, newer = unsent
+        async with opened(at, 1, request):
+            await until(lambda: oldest.transport is None)
+            await until(lambda: len(unsent) == 2)
+            assert newer in unsent
