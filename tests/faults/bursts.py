@@ -177,11 +177,11 @@ def _is_bound(pod: Pod) -> bool:
     return bool(pod.node)
 
 
-def build_pod(name: str, shape: Shape) -> dict[str, Any]:
-    """Return a pod of a shape."""
+def build_pod(name: str, shape: Shape, resource: str = "accelkit.io/memory") -> dict[str, Any]:
+    """Return a pod of a shape, which requests a resource."""
 
     def build(kind: str, number: int, units: int, command: Sequence[str]) -> dict[str, Any]:
-        limits = {"accelkit.io/memory": str(units)}
+        limits = {resource: str(units)}
         image = {"image": "busybox", "imagePullPolicy": "IfNotPresent"}
         return {"name": f"{kind}-{number}", **image, "command": command, "resources": {"limits": limits}}
 

@@ -31,7 +31,7 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from faults.bursts import LABEL, PODS, clean_up
+from faults.bursts import PODS, Shape, build_pod, clean_up
 from faults.check_cluster import find_overdue
 from faults.checker import Judge, check
 from faults.clusters import Cluster, open_sandbox
@@ -64,6 +64,7 @@ class Churn:
     Attributes:
         wrong: what did not hold.
         created, deleted: how many pods.
+        refused: UIDs of the pods that their kubelets refused.
     """
 
     def __init__(self, cluster: Cluster, chance: random.Random) -> None:
@@ -78,6 +79,7 @@ class Churn:
         self._thread = threading.Thread(target=self._run, name="churn")
         self.wrong: list[str] = []
         self.created = self.deleted = 0
+        self.refused: set[str] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -99,7 +101,8 @@ class Churn:
         if len(names) < MOST_PODS and self._chance.random() < 0.5:
             for _ in range(self._chance.randint(1, CREATED_AT_ONCE)):
                 resource, units = self._chance.choice(MEMORY), self._chance.choice((1, 1, 1, 2, 4))
-                pod = self._api.ask("POST", PODS, build_pod(f"{self._prefix}-{next(self._numbers)}", resource, units))
+                name = f"{self._prefix}-{next(self._numbers)}"
+                pod = self._api.ask("POST", PODS, build_pod(name, Shape((units,)), resource))
                 self._expected[pod["metadata"]["uid"]] = f"default/{pod['metadata']['name']}"
                 self.created += 1
         elif names:
@@ -109,30 +112,11 @@ class Churn:
                 self.deleted += 1
 
     def _look(self) -> None:
-        found = check(self._cluster.reader.read(), expected=self._expected, exact_kubelets=True)
+        facts = self._cluster.reader.read()
+        self.refused |= {pod.uid for pod in facts.pods if pod.reason == "UnexpectedAdmissionError"}
+        found = check(facts, expected=self._expected, exact_kubelets=True)
         for each in self._judge.observe(found, time.monotonic(), quiet_since=None):
             self.wrong.append(f"at some time: {each}")
-
-    def count_refused(self) -> int:
-        """Return how many pods their kubelets refused.
-
-        Raises:
-            UnreadableError: the cluster cannot be read.
-        """
-        pods = self._cluster.reader.read().pods
-        return sum(pod.reason == "UnexpectedAdmissionError" for pod in pods if pod.uid in self._expected)
-
-
-def build_pod(name: str, resource: str, units: int) -> dict[str, Any]:
-    """Return a pod that requests memory of one card."""
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "command": ["sleep", "100000"],
-        "resources": {"limits": {resource: str(units)}},
-    }
-    spec = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container]}
-    return {"metadata": {"name": name, "labels": {"app": LABEL}}, "spec": spec}
 
 
 class Playbook:
@@ -204,14 +188,13 @@ class Round:
         with Churn(self._cluster, random.Random(self._chance.getrandbits(64))) as churn:
             happened = self._interrupt(settings)
             self._finish(settings)
-            refused = churn.count_refused()
         overdue, pods = find_overdue(self._cluster.reader, exact_kubelets=True)
         findings = self._cluster.audit()
         self.wrong += [*churn.wrong, *(f"checker: {each}" for each in overdue)]
         self.wrong += [f"audit: {each['kind']}: {each['message']}" for each in findings]
         return (
             f"{settings['accelkit_dialects']}, {settings['accelkit_policy']}; {happened}; {churn.created} pods created,"
-            f" {churn.deleted} deleted, {refused} refused, {pods} checked: {len(self.wrong)} wrong"
+            f" {churn.deleted} deleted, {len(churn.refused)} refused, {pods} checked: {len(self.wrong)} wrong"
         )
 
     def _draw_settings(self) -> dict[str, Any]:
