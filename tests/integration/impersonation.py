@@ -1,9 +1,9 @@
-"""Clients that speak for others, as an administrator may."""
+"""Clients that act as other users: by impersonation, or with their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +35,17 @@ def acting_as_agent(kubeconfig: Path, node: str) -> AbstractAsyncContextManager[
 def acting_as_kubelet(kubeconfig: Path, node: str) -> AbstractAsyncContextManager[ApiClient]:
     """The kubelet of a node."""
     return acting_as(kubeconfig, f"system:node:{node}", "system:nodes", "system:authenticated")
+
+
+@asynccontextmanager
+async def stealing_tokens(kubeconfigs: Mapping[str, Path]) -> AsyncIterator[Callable[[str], Awaitable[ApiClient]]]:
+    """A function that opens a client with the token of an account; the clients are closed at the end."""
+    async with AsyncExitStack() as opened:
+
+        async def steal(account: str) -> ApiClient:
+            return await opened.enter_async_context(ApiClient(load_connection(kubeconfigs[account])))
+
+        yield steal
 
 
 async def find_refusal(request: Awaitable[object]) -> str:

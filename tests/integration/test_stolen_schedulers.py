@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bounded_accounts import certificates_bounds, installed_bounds, reader_bounds, second_scheduler_bounds
 from cluster_objects import kubeconfig_of_account
-from impersonation import find_refusal
+from impersonation import find_refusal, stealing_tokens
 from stolen_manifests import change
 from support.waiting import until
 
@@ -159,16 +159,8 @@ def write_binding(metadata):
 @pytest.fixture
 async def thief_of(site):
     """Makes clients that have the token of an account."""
-    opened = []
-
-    async def steal(account):
-        api = ApiClient(load_connection(site[account]))
-        opened.append(api)
-        return await api.__aenter__()
-
-    yield steal
-    for each in opened:
-        await each.__aexit__(None, None, None)
+    async with stealing_tokens(site) as steal:
+        yield steal
 
 
 NODES_TOPOLOGY = {"labels": {"topology.kubernetes.io/zone": "a"}}

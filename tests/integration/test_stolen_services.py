@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bounded_accounts import cache_bounds, extender_bounds, installed_bounds, keeper_bounds, remediation_bounds
 from cluster_objects import kubeconfig_of_account
-from impersonation import acting_as, find_refusal
+from impersonation import acting_as, find_refusal, stealing_tokens
 from stolen_manifests import IMAGE, change
 from support.waiting import until
 
@@ -129,16 +129,8 @@ async def read_job(api):
 @pytest.fixture
 async def thief_of(site):
     """Makes clients that have the token of an account."""
-    opened = []
-
-    async def steal(account):
-        api = ApiClient(load_connection(site[account]))
-        opened.append(api)
-        return await api.__aenter__()
-
-    yield steal
-    for each in opened:
-        await each.__aexit__(None, None, None)
+    async with stealing_tokens(site) as steal:
+        yield steal
 
 
 POD = "spec/template/spec"
