@@ -82,7 +82,7 @@ def words(done):
 def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(fresh):
     said = words(fresh.refused)
     assert fresh.refused.returncode
-    assert "node node-2: in units of 0.001GB, the memory of this node's 1 card is 171,798 devices" in said
+    assert "node node-2: a unit of 0.001GB splits the memory of 1 card into 171,798 devices" in said
     assert "choose at least " in said
 
 

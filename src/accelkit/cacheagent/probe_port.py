@@ -55,7 +55,7 @@ class ProbePort:
         except Exception as exc:
             if self._started.done():
                 # Without a response to its probes, the kubelet restarts the agent.
-                log.exception("server for metrics and probes failed because of a defect")
+                log.exception("server for metrics and probes failed with an internal error")
             else:
                 self._started.set_exception(exc)
 

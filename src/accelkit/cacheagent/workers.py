@@ -111,7 +111,7 @@ class Workers:
             self._fail(work, failed)
         except Exception as exc:
             # An error in one cache must not stop the agent.
-            log.exception("work failed because of a defect: cache=%s", desired.key)
+            log.exception("work failed with an internal error: cache=%s", desired.key)
             self._fail(work, AccelkitError(f"{type(exc).__name__}; see the log of the agent"))
         finally:
             self._tasks.pop(desired.key, None)

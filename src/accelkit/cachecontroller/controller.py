@@ -130,7 +130,7 @@ class Controller:
                 self._retry(key, exc)
             except Exception:
                 # Other caches are not affected by the defect.
-                log.exception("pass failed because of a defect: cache=%s", key)
+                log.exception("pass failed with an internal error: cache=%s", key)
                 self._retry(key, None)
             finally:
                 self._work.done(key)

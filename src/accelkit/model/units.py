@@ -69,18 +69,20 @@ def parse_size(text: str) -> int:
     """Read a size (`16GiB`, `0.1GB`, `512 MiB`, `1024`) as bytes, at least 1.
 
     Raises:
-        QuantityError: the text is not a size, or it is not a whole number of bytes, or out of range.
+        QuantityError: the text is not a valid size, or it is not a whole number of bytes, or out of range.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB")
+        raise QuantityError(f"{text!r} is not a valid size", next_step="write it as 1GiB, 256MiB or 0.1GB")
     suffix = "k" if match[2] == "K" else match[2]
     try:
         size = _checked(_EXACT.multiply(Decimal(match[1]), _BINARY.get(suffix) or _DECIMAL[suffix]), text)
     except InvalidOperation as exc:
-        raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB") from exc
+        raise QuantityError(f"{text!r} is not a valid size", next_step="write it as 1GiB, 256MiB or 0.1GB") from exc
     if size == 0:
-        raise QuantityError(f"{text!r} is not a size: it is 0", next_step="write it as 1GiB, 256MiB or 0.1GB")
+        raise QuantityError(
+            f"{text!r} is not a valid size: it must be greater than 0", next_step="write it as 1GiB, 256MiB or 0.1GB"
+        )
     return size
 
 

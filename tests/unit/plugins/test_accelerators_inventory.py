@@ -134,7 +134,7 @@ def test_files_of_other_names_are_left_to_others(tmp_path):
 
 
 def test_what_is_wrong_is_one_sentence(parse, monkeypatch):
-    with pytest.raises(AnsibleParserError, match="'much' is not a size; write it as"):
+    with pytest.raises(AnsibleParserError, match="'much' is not a valid size; write it as"):
         parse(free_memory=["much"])
 
     async def refuse(_api):

@@ -246,7 +246,7 @@ IMAGE = {"image": "registry.example/a"}
         (cache_info, {}, "one of the following is required: image, folder"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "node": "n"}, "cannot use both cards and a node"),
         (cache_info, {**IMAGE, "triton_version": "3.2.0"}, "cannot use workload versions without cards"),
-        (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "cannot use a driver version without cards"),
+        (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "a driver version requires cards"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "driver_cuda_version": "new"}, "'new' is not a valid version"),
         (cache_info, {"image": "a/B"}, "'a/B' is not a valid image reference"),
         (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere: "),

@@ -109,7 +109,7 @@ def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
     ("arguments", "message"),
     [
         ({"nodes": ["c"]}, "cannot find a node with cards named c; choose among a, b"),
-        ({"min_free": "lots"}, "'lots' is not a size; write it as"),
+        ({"min_free": "lots"}, "'lots' is not a valid size; write it as"),
         ({"kubeconfig": "/nowhere/config"}, "cannot read kubeconfig /nowhere/config"),
     ],
 )

@@ -92,7 +92,7 @@ class ContentChecks:
                     reporter.report(str(exc), f"cannot check or protect the content of {folder}: {exc}")
             except Exception:
                 # An error in one cache must not stop the agent.
-                log.exception("content check failed because of a defect: folder=%s", folder)
+                log.exception("content check failed with an internal error: folder=%s", folder)
             else:
                 self._errors.pop(folder, None)
         self._errors = {folder: each for folder, each in self._errors.items() if folder in self._store.stored}

@@ -109,7 +109,7 @@ class Judging:
                 self._work.add(key, _RETRY_SECONDS)
             except Exception:
                 # Other caches are not affected by a defect or an unexpected image.
-                log.exception("judgement failed because of a defect: cache=%s", key)
+                log.exception("judgement failed with an internal error: cache=%s", key)
                 self._work.add(key, 60.0)
             finally:
                 self._of_namespaces[_namespace(key)] -= 1

@@ -73,7 +73,7 @@ class Simulator:
             NotReadyError: another simulation is in progress.
         """
         if len(question.without) > MAX_WITHOUT:
-            raise BadArgsError(f"the field without contains {len(question.without)} pods; the limit is {MAX_WITHOUT}")
+            raise BadArgsError(f"the field `without` contains {len(question.without)} pods; the limit is {MAX_WITHOUT}")
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await self._turn.acquire()

@@ -53,7 +53,7 @@ async def resolve_cards(
             return await read_node(api, node, **driver)
     if not cards:
         if driver_version or driver_cuda_version:
-            raise ConfigurationError("cannot use a driver version without cards", next_step=_NAME_CARDS)
+            raise ConfigurationError("a driver version requires cards", next_step=_NAME_CARDS)
         return None
     gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
     return NodeFacts(cpu_architecture=read_host_architecture(), gpus=gpus)

@@ -190,7 +190,7 @@ class Exchange:
         except aiohttp.ClientConnectorCertificateError as exc:
             raise RegistryError(
                 f"{endpoint.registry} has a certificate that is not trusted: {exc.certificate_error}",
-                next_step="specify the file with its certificate authority, or check whether a proxy intercepts TLS",
+                next_step="specify its CA certificate file, or check whether a proxy intercepts TLS",
             ) from exc
         except (aiohttp.ClientError, OSError, UnicodeError) as exc:
             raise RegistryError(

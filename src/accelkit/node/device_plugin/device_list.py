@@ -94,8 +94,8 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
-        f"in units of {format_unit(unit_bytes)}, the memory of this node's {count_cards(len(cards))} is {devices:,} "
-        f"devices, a list of {size:,} bytes, but the kubelet accepts only {MAX_MESSAGE_BYTES:,}",
+        f"a unit of {format_unit(unit_bytes)} splits the memory of {count_cards(len(cards))} into {devices:,} devices; "
+        f"the device list has {size:,} bytes, but the kubelet accepts at most {MAX_MESSAGE_BYTES:,} bytes",
         next_step=f"choose at least {fitting}" if fitting else "no supported unit is large enough",
     )
 

@@ -98,7 +98,7 @@ class FrameMeter:
         elif kind in {_HEADERS, _CONTINUATION}:
             self._head_bytes = length if kind == _HEADERS else self._head_bytes + length
             if self._head_bytes > _HEAD_BYTES:
-                raise FloodError(f"the head of a request has more than {_HEAD_BYTES} bytes")
+                raise FloodError(f"the headers of a request exceed {_HEAD_BYTES} bytes")
             if kind == _CONTINUATION or not flags & _END_HEADERS:
                 self._spend(1)
         elif length > _OTHER_BYTES:

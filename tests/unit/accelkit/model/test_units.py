@@ -223,5 +223,5 @@ def test_a_card_has_as_many_gcushare_units_as_its_manual_says(unit, times):
 
 def test_the_smallest_size_is_one_byte():
     assert parse_size("1") == parse_size("1B") == 1
-    with pytest.raises(QuantityError, match="'0' is not a size: it is 0"):
+    with pytest.raises(QuantityError, match="'0' is not a valid size: it must be greater than 0"):
         parse_size("0")

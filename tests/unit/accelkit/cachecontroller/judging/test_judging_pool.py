@@ -168,7 +168,7 @@ async def test_a_defect_with_one_image_leaves_the_others(world, caplog):
     good = world.add("good", "q.io")
     assert await world.told() == good
     assert len(world.judging) == 2
-    assert "failed because of a defect: cache=t/bad" in caplog.text
+    assert "failed with an internal error: cache=t/bad" in caplog.text
 
 
 async def test_who_leads_no_longer_learns_nothing(world):

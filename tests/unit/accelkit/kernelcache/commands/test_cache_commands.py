@@ -172,7 +172,7 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
         ),
         (
             ["inspect", "IMAGE", "--driver-version", "550.54.14"],
-            "Error: cannot use a driver version without cards; specify",
+            "Error: a driver version requires cards; specify",
         ),
         (
             ["inspect", "IMAGE", "--triton-version", "3.2.0"],

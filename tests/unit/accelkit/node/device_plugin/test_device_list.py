@@ -38,7 +38,9 @@ def test_billions_of_devices_are_measured_without_being_built():
 def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
     found = cards(8, 32)
     assert find_smallest_unit(found) == "2MiB"
-    with pytest.raises(DevicePluginError, match=r"256,000 devices.*accepts only 4,194,304; choose at least 2MiB"):
+    with pytest.raises(
+        DevicePluginError, match=r"256,000 devices.*accepts at most 4,194,304 bytes; choose at least 2MiB"
+    ):
         check_list(found, 10**6)
     check_list(found, parse_unit("2MiB"))
     assert measure_list(found, parse_unit("0.001GiB")) > MAX_MESSAGE_BYTES

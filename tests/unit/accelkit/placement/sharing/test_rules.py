@@ -112,8 +112,11 @@ def test_a_request_is_opened_again_where_no_rule_closes_it():
     [
         ([], "Expected `object`"),
         ({"quota": []}, "unknown field `quota`"),
-        ({"quotas": [{"namespaces": ["a"], "memory": "64 apples"}]}, "quotas.0.: memory: '64 apples' is not a size"),
-        ({"quotas": [{"namespaces": ["a"], "memory": "-1GiB"}]}, "memory: '-1GiB' is not a size"),
+        (
+            {"quotas": [{"namespaces": ["a"], "memory": "64 apples"}]},
+            "quotas.0.: memory: '64 apples' is not a valid size",
+        ),
+        ({"quotas": [{"namespaces": ["a"], "memory": "-1GiB"}]}, "memory: '-1GiB' is not a valid size"),
         ({"quotas": [{"namespaces": ["a"], "cards": -1}]}, "a limit is negative"),
         ({"quotas": [{"namespaces": ["a"]}]}, "no limit is set"),
         ({"quotas": [{"namespaces": [], "cards": 1}]}, "namespaces is empty"),
