@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -57,47 +57,12 @@ class Watches:
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
-            *(
-                Reflector(
-                    api,
-                    path,
-                    Cache,
-                    trim=trim_cache,
-                    on_replace=self._replacer(self._drop_caches(of_cluster), self._take_cache),
-                    on_event=self._take_cache,
-                    on_unreadable=self._note_unreadable,
-                )
-                for path, of_cluster in ((names.CACHES, False), (names.CLUSTER_CACHES, True))
-            ),
-            *(
-                Reflector(
-                    api,
-                    path,
-                    CacheNode,
-                    query=own,
-                    on_replace=self._replacer(self._drop_reports(of_cluster), self._take_report),
-                    on_event=self._take_report,
-                )
-                for path, of_cluster in ((names.CACHE_NODES, False), (names.CLUSTER_CACHE_NODES, True))
-            ),
-            Reflector(
-                api,
-                names.SIGNER_POLICIES,
-                SignerPolicyObject,
-                on_replace=self._replacer(self.policies.clear, self._take_policy),
-                on_event=self._take_policy,
-                on_unreadable=self._break_policy,
-            ),
-            Reflector(
-                api,
-                PODS,
-                Pod,
-                query={"fieldSelector": f"spec.nodeName={node}"},
-                trim=trim_pod,
-                on_replace=self._replacer(self.pods.clear, self._take_pod),
-                on_event=self._take_pod,
-                on_unreadable=self._take_unreadable_pod,
-            ),
+            self._watch_caches(api, names.CACHES, of_cluster=False),
+            self._watch_caches(api, names.CLUSTER_CACHES, of_cluster=True),
+            self._watch_reports(api, names.CACHE_NODES, own, of_cluster=False),
+            self._watch_reports(api, names.CLUSTER_CACHE_NODES, own, of_cluster=True),
+            self._watch_policies(api),
+            self._watch_pods(api, node),
             Reflector(
                 api,
                 NODES,
@@ -116,6 +81,51 @@ class Watches:
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines to run concurrently."""
         return [each.run() for each in self._reflectors]
+
+    def _watch_caches(self, api: ApiClient, path: str, *, of_cluster: bool) -> Reflector[Cache]:
+        return Reflector(
+            api,
+            path,
+            Cache,
+            trim=trim_cache,
+            on_replace=self._replacer(self._drop_caches(of_cluster), self._take_cache),
+            on_event=self._take_cache,
+            on_unreadable=self._note_unreadable,
+        )
+
+    def _watch_reports(
+        self, api: ApiClient, path: str, query: Mapping[str, str], *, of_cluster: bool
+    ) -> Reflector[CacheNode]:
+        return Reflector(
+            api,
+            path,
+            CacheNode,
+            query=query,
+            on_replace=self._replacer(self._drop_reports(of_cluster), self._take_report),
+            on_event=self._take_report,
+        )
+
+    def _watch_policies(self, api: ApiClient) -> Reflector[SignerPolicyObject]:
+        return Reflector(
+            api,
+            names.SIGNER_POLICIES,
+            SignerPolicyObject,
+            on_replace=self._replacer(self.policies.clear, self._take_policy),
+            on_event=self._take_policy,
+            on_unreadable=self._break_policy,
+        )
+
+    def _watch_pods(self, api: ApiClient, node: str) -> Reflector[Pod]:
+        return Reflector(
+            api,
+            PODS,
+            Pod,
+            query={"fieldSelector": f"spec.nodeName={node}"},
+            trim=trim_pod,
+            on_replace=self._replacer(self.pods.clear, self._take_pod),
+            on_event=self._take_pod,
+            on_unreadable=self._take_unreadable_pod,
+        )
 
     def _replacer(
         self, drop: Callable[[], None], take: Callable[[str, Any], None]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,7 @@ from accelkit.plugins.interface import DIALECTS, POLICIES
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
 from accelkit.stop_signals import on_stop_signal
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import load_dialects
 
 log = logging.getLogger(__name__)
@@ -126,17 +128,7 @@ class _Service:
         self._events = Events(api, "accelkit-extender", socket.gethostname())
         self._groups = self._make_groups(options, api)
         self._holds = Holds(ledger, self._feed, options.policy)
-        self._binder = Binder(
-            api,
-            ledger,
-            self._feed,
-            options.policy,
-            opens_at=time.monotonic() + PREDECESSOR_SECONDS,
-            container_limits=options.container_limits,
-            readiness=self._readiness,
-            admit=self._groups.admit if self._groups else None,
-            on_released=self._holds.note,
-        )
+        self._binder = self._make_binder(options, api)
         self._fence = Fence(
             api,
             self._feed,
@@ -147,23 +139,8 @@ class _Service:
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
-        # Watch these ConfigMaps only for dialects that use them, because the permission is granted only for these.
-        self._lists = (
-            Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
-            if any(dialect.unhealthy_cards for dialect in dialects)
-            else None
-        )
-        metrics = ExtenderMetrics(
-            ledger,
-            self._silent_seconds,
-            self._readiness.leads,
-            certificates=options.certificates,
-            sharing=None if (rules := self._rules) is None else SharingCollector(ledger, lambda: rules.current),
-            invalid_assignments=lambda: feed.invalid_assignments,
-            unreadable=self._count_unreadable,
-            requests=lambda: self._server.requests,
-            stages=StageTexts(self._stages, ledger, self._readiness.leads).render,
-        )
+        self._lists = self._make_lists_watch(api, dialects)
+        metrics = self._make_metrics(options)
         self._comparison = PodComparison(
             api,
             feed,
@@ -175,24 +152,7 @@ class _Service:
         is_member = self._groups.is_member if self._groups else None
         refusals = Refusals(is_member=is_member) if options.evict_for_priority else None
         self._evictor = self._make_evictor(options, api, refusals, metrics)
-        verbs = Verbs(
-            ledger,
-            feed,
-            options.policy,
-            most_nodes=options.most_nodes,
-            note_refused=refusals.note if refusals else None,
-        )
-        self._routes = Routes(
-            ledger,
-            verbs,
-            self._binder,
-            metrics,
-            simulator=Simulator(ledger, feed, verbs, self._groups.describe if self._groups else None),
-            preemption=PreemptVerb(ledger, feed, options.policy),
-            readiness=self._readiness,
-            foreign=make_foreign_inspects(options.dialects, feed.created.get),
-            dialects=options.dialects,
-        )
+        self._routes = self._make_routes(options, metrics, refusals)
         self._server = HttpServer(options.listen, self._routes.handle, http2=options.http2)
         self._probes = (
             HeadServer(options.probes, self._routes.handle_probe, connections=_PROBE_CONNECTIONS)
@@ -238,6 +198,58 @@ class _Service:
             for task in background:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
+
+    def _make_binder(self, options: ExtenderOptions, api: ApiClient) -> Binder:
+        return Binder(
+            api,
+            self._ledger,
+            self._feed,
+            options.policy,
+            opens_at=time.monotonic() + PREDECESSOR_SECONDS,
+            container_limits=options.container_limits,
+            readiness=self._readiness,
+            admit=self._groups.admit if self._groups else None,
+            on_released=self._holds.note,
+        )
+
+    def _make_lists_watch(self, api: ApiClient, dialects: Sequence[Dialect]) -> Reflector[ConfigMap] | None:
+        # The permission to watch these ConfigMaps is granted only for dialects that use them.
+        if not any(dialect.unhealthy_cards for dialect in dialects):
+            return None
+        feed = self._feed
+        return Reflector(
+            api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event
+        )
+
+    def _make_metrics(self, options: ExtenderOptions) -> ExtenderMetrics:
+        ledger, feed, rules = self._ledger, self._feed, self._rules
+        return ExtenderMetrics(
+            ledger,
+            self._silent_seconds,
+            self._readiness.leads,
+            certificates=options.certificates,
+            sharing=None if rules is None else SharingCollector(ledger, lambda: rules.current),
+            invalid_assignments=lambda: feed.invalid_assignments,
+            unreadable=self._count_unreadable,
+            requests=lambda: self._server.requests,
+            stages=StageTexts(self._stages, ledger, self._readiness.leads).render,
+        )
+
+    def _make_routes(self, options: ExtenderOptions, metrics: ExtenderMetrics, refusals: Refusals | None) -> Routes:
+        ledger, feed, groups = self._ledger, self._feed, self._groups
+        note_refused = refusals.note if refusals else None
+        verbs = Verbs(ledger, feed, options.policy, most_nodes=options.most_nodes, note_refused=note_refused)
+        return Routes(
+            ledger,
+            verbs,
+            self._binder,
+            metrics,
+            simulator=Simulator(ledger, feed, verbs, groups.describe if groups else None),
+            preemption=PreemptVerb(ledger, feed, options.policy),
+            readiness=self._readiness,
+            foreign=make_foreign_inspects(options.dialects, feed.created.get),
+            dialects=options.dialects,
+        )
 
     def _make_groups(self, options: ExtenderOptions, api: ApiClient) -> PodGroups | None:
         if options.groups is None:

@@ -153,15 +153,7 @@ class Advertising:
                 return False
             target = self._unit
         unit = await self._choose_unit(target)
-        if self._advertised != (found, unit):
-            log.info("advertising cards=%d unit=%s", len(found), format_unit(unit))
-        for plugin in self._plugins:
-            await plugin.advertise(found, unit, in_use)
-        withheld = self._list_withheld()
-        former, self._advertised, self._unit = self._unit, (found, unit), unit
-        rest = self._end_unit(former) if former not in (None, unit) else 0.0
-        self._pods.set_cards(self._build_cards(found, unit))
-        await asyncio.sleep(rest)
+        await self._offer(found, unit, in_use)
         waiting = self._cluster_unit if unit != self._cluster_unit else 0
         # Publish after the kubelet has the list, because the extender then places pods in this unit.
         await self._node.publish(
@@ -170,10 +162,21 @@ class Advertising:
                 unit_bytes=unit,
                 next_unit_bytes=waiting,
                 former_units=self._history,
-                withheld=withheld or msgspec.UNSET,
+                withheld=self._list_withheld() or msgspec.UNSET,
             )
         )
         return unit == self._cluster_unit
+
+    async def _offer(self, found: Sequence[FoundCard], unit: int, in_use: Collection[str]) -> None:
+        """Offer the cards to the kubelet in this unit; return when the extender may place pods in it."""
+        if self._advertised != (found, unit):
+            log.info("advertising cards=%d unit=%s", len(found), format_unit(unit))
+        for plugin in self._plugins:
+            await plugin.advertise(found, unit, in_use)
+        former, self._advertised, self._unit = self._unit, (found, unit), unit
+        rest = self._end_unit(former) if former not in (None, unit) else 0.0
+        self._pods.set_cards(self._build_cards(found, unit))
+        await asyncio.sleep(rest)
 
     def _list_withheld(self) -> tuple[str, ...]:
         withheld = tuple(plugin.resource for plugin in self._plugins if not plugin.offered and plugin.reported)

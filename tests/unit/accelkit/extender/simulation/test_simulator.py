@@ -158,7 +158,7 @@ async def test_a_container_is_named_where_several_ask_for_something_else(cluster
 
 
 async def test_too_many_pods_are_not_taken_to_be_gone(cluster):
-    with pytest.raises(BadArgsError, match="without contains 257 pods; the limit is 256"):
+    with pytest.raises(BadArgsError, match="`without` contains 257 pods; the limit is 256"):
         await cluster.ask(make_pod(4), without=tuple(f"d/{number}" for number in range(257)))
 
 
