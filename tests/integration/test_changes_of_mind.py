@@ -22,6 +22,8 @@ from accelkit.scheduler.arguments import decode_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
+POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
 # What the choices below add, wherever it is; pods and what makes them have other names each time.
 PASSING = (
     "/pods ",
@@ -66,8 +68,8 @@ async def lasting(sandbox: Sandbox) -> dict[str, object]:
 
 async def install_more(sandbox: Sandbox, folder: Path) -> None:
     """Apply what a sandbox cannot run: a second scheduler, the Lease of its replicas, and the keeper."""
-    entries = {"second_scheduler": "apply", "scheduler": "keep"}
-    roles = [{"name": f"accelkit.kubernetes.{role}", "tasks_from": entry} for role, entry in entries.items()]
+    entries = [("second_scheduler", "apply"), ("scheduler", "keep"), ("scheduler", "check_keeper")]
+    roles = [{"name": f"accelkit.kubernetes.{role}", "tasks_from": entry} for role, entry in entries]
     connection = {"kubeconfig": str(sandbox.kubeconfig)}
     play = {
         "hosts": "accelkit_api",
@@ -79,7 +81,12 @@ async def install_more(sandbox: Sandbox, folder: Path) -> None:
     playbook = folder / "more.yml"
     playbook.write_text(json.dumps([play]))
     await asyncio.to_thread(sandbox.playbook, str(playbook))
+    checks = folder / "check_keeper.yml"
+    checks.write_text(json.dumps([{**play, "tasks": play["tasks"][-1:]}]))
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        await api.delete(f"{POLICY_BINDINGS}/accelkit-scheduler-keeper")
+        failed = (await asyncio.to_thread(sandbox.playbook, str(checks), check=False)).stdout
+        assert "the admission policy accelkit-scheduler-keeper is not in force" in " ".join(failed.split())
         await api.post(build_leases_path("accelkit"), {"metadata": {"name": "former"}})
         kept = json.loads(await api.get(f"{build_config_maps_path('accelkit')}/accelkit-scheduler-keeper"))
         spec = decode_spec(json.loads(kept["data"]["spec.json"]))
