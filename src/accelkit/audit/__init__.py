@@ -1,1 +1,1 @@
-"""The audit, which compares the ledger, the assignments, the kubelets' allocations and the cards."""
+"""Audit of the ledger, the assignments, the kubelets' allocations and the cards."""

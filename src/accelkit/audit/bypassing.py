@@ -19,7 +19,7 @@ from accelkit.model.assignment import decode_assignment
 from accelkit.model.keys import MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
 
-# With this selector, the API server omits pods that have ended, such as the pods of finished Jobs.
+# With this selector, the API server omits terminated pods, such as the pods of finished Jobs.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -53,13 +53,13 @@ class _Pod(msgspec.Struct):
 
     @property
     def bound_at(self) -> datetime:
-        """The time when the pod was bound, or its creation time if it was created with a node name."""
+        """The time when the pod was bound; for a pod that was created with a node name, its creation time."""
         found = (each.last_transition_time for each in self.status.conditions or () if each.type == "PodScheduled")
         return next(filter(None, found), self.metadata.creation_timestamp)
 
     @property
     def recorded(self) -> bool:
-        """Whether the node agent recorded the assignment of the pod in its annotation, which users cannot write."""
+        """Whether the node agent wrote the first assignment of the pod, because the extender did not bind the pod."""
         try:
             return (
                 decode_assignment((self.metadata.annotations or {}).get("accelkit.io/assignment", "")).recorded is True
@@ -69,7 +69,7 @@ class _Pod(msgspec.Struct):
 
 
 async def find_run_start(api: ApiClient) -> datetime | None:
-    """Return the start time of the current playbook run, by the API server's clock; None without a current run.
+    """Return the start time of the current playbook run, according to the API server's clock; None if there is no run.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -80,10 +80,10 @@ async def find_run_start(api: ApiClient) -> datetime | None:
 
 
 async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
-    """Return the pods that were bound without the extender since the given time and have not ended.
+    """Return a finding for each pod that was bound without the extender since the given time and has not terminated.
 
-    Pods for which the node agent wrote the assignment are excluded, because they are already counted. Static pods are
-    excluded, because no scheduler binds them.
+    The assignment of such a pod is marked as recorded by the node agent. Static pods are excluded, because no scheduler
+    binds them.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

@@ -1,7 +1,7 @@
-"""The comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
+"""Comparison of the ledger, the assignments on pods, the kubelets' allocations and the cards.
 
-Each difference is a finding. Data that exists but cannot be read is also a finding, because it may be wrong. Data that
-does not exist or was not requested is a note.
+Each difference is a finding. Data that exists but cannot be read is also reported as a finding, because it may be
+wrong. Data that does not exist or was not requested is reported as a note.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from accelkit.texts import count_cards, shorten
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
-# Policies with which the kubelet may refuse a pod, or choose devices that the plugin does not prefer.
+# With these policies, the kubelet may refuse a pod or choose devices that the plugin does not prefer.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
 
 
-# The memory in bytes, whether the share is a whole card, and the compute in thousandths.
+# The memory in bytes, whether the share is a whole card, and the compute in thousandths of a card.
 _Amounts = tuple[int, bool, int]
 
 
 class AuditKind(StrEnum):
-    """The kinds of findings, in addition to those of the accounting."""
+    """The kinds of findings, in addition to the kinds that the accounting reports."""
 
     LEDGER = "ledger_differs"
     REJECTED_ASSIGNMENT = "disbelieved_assignment"
@@ -58,7 +58,7 @@ UNREADABLE_KINDS = frozenset({AuditKind.UNREADABLE, AuditKind.UNREADABLE_LEDGER}
 
 
 class AuditFinding(msgspec.Struct, frozen=True):
-    """A difference. `pod` has the form `namespace/name`; `card` and `pod` are empty if they do not apply."""
+    """A difference. `pod` has the format `namespace/name`. `card` and `pod` are empty if they do not apply."""
 
     node: str
     card: str
@@ -78,13 +78,13 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     """The data that the audit compares.
 
     Attributes:
-        assigned: the nodes, cards and assignments according to the API server.
-        pods: the bound pods that have cards or an assignment and have not ended.
-        allocations: the allocations that the agent of each shared node publishes, an error if they cannot be read, or
+        assigned: the nodes, cards and assignments from the API server.
+        pods: the bound pods that have cards or an assignment and have not terminated.
+        allocations: the allocations that the agent of each shared node publishes; an error if they cannot be read, or
             None if they do not exist.
-        ledger: the extender's ledger, an error if it cannot be read, or None if it was not requested.
+        ledger: the extender's ledger; an error if it cannot be read, or None if it was not requested.
         policies: the Topology Manager policy of each kubelet that responded.
-        notes: notes about data that could not be read.
+        notes: notes about the data that could not be read.
     """
 
     assigned: Inspection
@@ -96,11 +96,11 @@ class AuditEvidence(msgspec.Struct, frozen=True):
 
 
 def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
-    """Compare all evidence, and return the differences.
+    """Compare all evidence; return the differences.
 
     Args:
         evidence: the data to compare.
-        ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
+        ledger_optional: whether a ledger that cannot be read is reported as a note instead of a finding.
     """
     findings = [
         AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)
@@ -156,7 +156,7 @@ def audit(evidence: AuditEvidence, *, ledger_optional: bool = False) -> Audit:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedPod:
-    """A pod with the valid part of its assignment, if any; `rejection` is the reason why the other part is invalid."""
+    """A pod with the valid part of its assignment, if any. `rejection` is the reason why the rest is invalid."""
 
     pod: CardPod
     unit_bytes: int
@@ -214,7 +214,7 @@ def _list_shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Amo
         for node in inspection.nodes
         for card in node.cards
         for share in card.shares
-        # Ignore shares that are moving between pods, because this state is brief.
+        # Ignore shares that are moving between pods, because this state is temporary.
         if share.container != MOVING
     }
 
@@ -237,7 +237,7 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Checke
         yield AuditFinding(node, "", "", AuditKind.NOT_PUBLISHED, message)
     for checked in pods:
         pod = checked.pod
-        # The accounting already reports a pod without an assignment.
+        # A pod without an assignment is already reported by the accounting.
         if pod.node != node or pod.assignment is None:
             continue
         held = published.pop((pod.ref.namespace, pod.ref.name), None)

@@ -1,4 +1,4 @@
-"""Runner of the audit, which reads the evidence from the API server, the node agents' ConfigMaps and the extender."""
+"""Runner of the audit, which reads the evidence from the API server, the agents' ConfigMaps, and the extender."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.vendors.counted_dialects import BoundPodReader
 
 _POLL_SECONDS = 1.0
 
-# The node, card, pod and kind identify a difference. The amounts in its message may change while it persists.
+# A difference is identified by its node, card, pod and kind. The amounts in its message may change while it persists.
 Difference = tuple[str, str, str, str]
 Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
 
@@ -35,24 +35,25 @@ async def audit_cluster(
     ledger: Ledger | None = None,
     ledger_optional: bool = False,
 ) -> Audit:
-    """Return the audit of nodes, with only the differences that persist for the given number of seconds.
+    """Return the audit of the nodes, with only the differences that persist for the given number of seconds.
 
     Args:
         api: an open client.
         namespace: the namespace in which accelkit runs.
-        seconds: the time for which a difference must persist. A shorter difference is a change in progress.
+        seconds: the time for which a difference must persist. A difference that lasts less than this time is a change
+            in progress.
         nodes: names of nodes; empty for all nodes with cards.
-        bare: whether to accept named nodes without cards.
-        ledger: a function that returns the ledger of the extender, or the error if it cannot be read; None to skip the
-            ledger.
-        ledger_optional: whether a ledger that cannot be read is a note instead of a finding.
+        bare: whether nodes without cards are accepted in `nodes`.
+        ledger: returns the ledger of the extender, or an error if it cannot be read; None to skip the ledger.
+        ledger_optional: whether a ledger that cannot be read is reported as a note instead of a finding.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
-    # On a busy cluster, some changes are always in progress. Therefore, report only differences in every comparison.
+    # On a busy cluster, some changes are always in progress. Therefore, report only the differences that occur in every
+    # comparison.
     lasting: set[Difference] | None = None
     while True:
         evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
@@ -79,7 +80,7 @@ def name_difference(found: AuditFinding) -> Difference:
 
 
 async def query_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
-    """Return an extender's ledger. On failure, return the error, so that the audit can compare all other data."""
+    """Return an extender's ledger. If this fails, return the error, so that the audit can compare the other data."""
     try:
         return await extender.query()
     except ServiceError as exc:
@@ -100,7 +101,8 @@ async def gather(
     Raises:
         ApiError: the API server refused the request or did not respond.
     """
-    # Read the allocations first. A pod that is assigned afterwards is newer and is not a difference.
+    # Read the allocations first, so that a pod that is assigned in the meantime is recognized as newer and not as a
+    # difference.
     allocations = await read_allocations(api, namespace)
     inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
@@ -122,9 +124,9 @@ async def gather(
 
 
 async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
-    """Return the allocations that each node agent publishes, or the error for an unreadable ConfigMap.
+    """Return the allocations that each node agent publishes, or an error for an unreadable ConfigMap.
 
-    ConfigMaps are selected only by name, because their labels may be damaged like their data.
+    ConfigMaps are selected only by name, because their labels may be damaged in the same way as their data.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

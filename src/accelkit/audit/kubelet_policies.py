@@ -1,4 +1,4 @@
-"""Reader of the kubelets' Topology Manager policies. All kubelets are read concurrently, with one deadline."""
+"""Reader of the kubelets' Topology Manager policies. The kubelets are queried concurrently, with one timeout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.side_by_side import request_all
 from accelkit.texts import shorten
 
 _AT_ONCE: Final = 16
-# The deadline for all kubelets together, because a malicious kubelet may delay its response.
+# The total timeout for all kubelets, because a malicious kubelet may delay its response.
 REQUEST_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
@@ -31,12 +31,12 @@ class _Configz(msgspec.Struct):
 async def read_policies(
     api: ApiClient, nodes: Iterable[str], *, seconds: float = REQUEST_SECONDS
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the policies of the kubelets that responded, and the errors of all other kubelets, sorted by node.
+    """Return the policies of the kubelets that responded, and the errors for all other kubelets, sorted by node.
 
     Args:
         api: an open client.
         nodes: names of nodes.
-        seconds: the deadline for all kubelets together.
+        seconds: the total timeout for all kubelets.
     """
     policies: dict[str, str] = {}
     problems = dict.fromkeys(sorted(nodes), f"no response within {seconds:g} s")
@@ -48,14 +48,14 @@ async def read_policies(
         except (ApiError, *UNREADABLE) as exc:
             problems[node] = shorten(str(exc))
 
-    # The problem of a kubelet keeps its initial value until the kubelet responds.
+    # The problem for a kubelet has its initial value until the kubelet responds.
     await request_all(list(problems), read, at_once=_AT_ONCE, seconds=seconds)
     return dict(sorted(policies.items())), problems
 
 
 async def _read_policy(api: ApiClient, node: str) -> str:
     try:
-        # Limit the size, because the node controls its kubelet's response.
+        # Limit the size, because the node controls the response of its kubelet.
         answer = await api.get_page(f"{build_node_path(node)}/proxy/configz", query={}, max_bytes=_MOST_BYTES)
     except ApiError as exc:
         if exc.not_found:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 # One plan covers all changes within this time. After a long plan, the agent pauses for the duration of the plan.
 _GATHER_SECONDS: Final = 0.02
 _MOST_REST_SECONDS: Final = 0.5
-# Longest interval between plans, because changes of the disk and of scan results cause no event.
+# Maximum interval between plans. Changes to the disk and to scan results do not trigger an event.
 _POLL_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
 _STALLED_SECONDS: Final = 300.0
@@ -59,14 +59,16 @@ class AgentOptions:
         folder: folder of the store.
         registries: connection settings for registries, with the agent's own credentials.
         kubeconfig: path of the kubeconfig; None for the service account of the pod or the environment.
-        namespace: namespace of the pull secrets of ClusterGKMCaches; empty for no pull secrets.
-        max_bytes: maximum total size of all caches; None for no limit except the disk.
-        min_free_bytes: disk space that must stay free.
-        min_free_percent: percentage of the disk that must stay free; the larger of both amounts applies.
-        recheck_seconds: interval between verifications of caches without write protection.
-        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
-        metrics_port: port for metrics and probes; 0 to disable it.
-        scan_folder: folder with the results of `accelkit cache-scan`; None if no scan runs.
+        namespace: namespace of the pull secrets for ClusterGKMCaches; empty to use no pull secrets.
+        max_bytes: maximum total size of all caches; None if it is limited only by the disk.
+        min_free_bytes: disk space that must remain free.
+        min_free_percent: percentage of the disk that must remain free. The larger of `min_free_bytes` and this
+            percentage applies.
+        recheck_seconds: interval between content checks of caches without write protection, in seconds.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root in the installed release of
+            sigstore.
+        metrics_port: port for metrics and probes; 0 to disable the server.
+        scan_folder: folder with the results of `accelkit cache-scan`; None if the scan is disabled.
     """
 
     node: str
@@ -90,7 +92,7 @@ class _Memory:
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_version: int = -1
     refreshed_at: float = 0.0
-    # Start of the last plan; None before the first plan.
+    # Start time of the last plan; None before the first plan.
     planned_at: float | None = None
 
 
@@ -109,8 +111,8 @@ async def run(options: AgentOptions) -> None:
         logins = read_logins(api, options.registries.credentials, options.namespace)
         async with Preparation(store.root, options.registries, logins) as preparation:
             agent = CacheAgent(api, options, store, preparation, metrics)
-            # Open the port before the store, because opening the store may take long after a reboot or after the agent
-            # was killed.
+            # Open the port before the store, because opening the store may take a long time after a reboot or after the
+            # agent was killed.
             async with ProbePort((lambda: metrics.open_port(port, agent.is_healthy)) if port else None):
                 await store.open()
                 try:
@@ -121,7 +123,7 @@ async def run(options: AgentOptions) -> None:
 
 
 def _end(stop: asyncio.Event, number: signal.Signals) -> None:
-    # Log the signal, because the exit code is always 0. After failed probes, the kubelet sends the signal.
+    # Log the signal, because the exit code is always 0. The kubelet also sends a signal after failed probes.
     log.info("shutting down: signal=%s", number.name)
     stop.set()
 
@@ -132,8 +134,8 @@ class CacheAgent:
     Args:
         api: open client.
         options: options of the command.
-        store: store, which `run` opens before the loops.
-        preparation: open preparation.
+        store: store of caches, which must be open before the loops run.
+        preparation: object that reads and extracts images, already opened as a context manager.
         metrics: metrics of the agent.
     """
 
@@ -153,7 +155,7 @@ class CacheAgent:
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return the coroutines to run concurrently."""
+        """Return the coroutines that must run concurrently."""
         return [*self._watches.list_loops(), self._writer.run(), self._content_checks.run(), self._run()]
 
     def is_healthy(self) -> bool:
@@ -162,7 +164,7 @@ class CacheAgent:
         return planned_at is None or time.monotonic() - planned_at < _STALLED_SECONDS
 
     async def end_work(self) -> None:
-        """Cancel all current work; pods cannot read its partial results."""
+        """Cancel all current work. Pods cannot read partial results."""
         await self._workers.end()
 
     async def _run(self) -> None:
@@ -195,21 +197,22 @@ class CacheAgent:
         world = self._observe(node, disk, now)
         plan = make_plan(world)
         self._memory.moving_since = plan.moving_since
-        # Record the uses before deleting folders or moving links, so that the records survive a restart.
+        # Record which folders pods use before folders are deleted or links are moved, so that the records survive a
+        # restart.
         written = self._store.remember_uses(plan.uses)
-        # Move links first, because pods wait for them, and deleting large folders takes time.
+        # Move links first, because pods wait for them and the deletion of large folders takes time.
         moved = [move for move in plan.moves if written and self._move(move)]
         if written:
-            # The number of entries grows with the number of namespaces.
+            # This runs in a thread, because the number of entries grows with the number of namespaces.
             await run_to_completion(partial(self._store.entries.bring, plan.entries))
         for folder in plan.collect:
             await self._collect(folder)
-            # Deletions may take long, but the agent is healthy.
+            # The agent is healthy even if deletions take a long time.
             self._memory.planned_at = time.monotonic()
         for work in plan.work:
             self._workers.begin(work)
         if moved:
-            # The report must contain the moved links.
+            # The report must reflect the moved links.
             world = self._observe(node, disk, now)
         self._report(world, plan)
         return plan.next_at
@@ -227,7 +230,7 @@ class CacheAgent:
         self._workers.discard(desired_caches)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
-            # Any of these pods may use any folder.
+            # It is unknown which folders these pods use, so each pod may use any folder.
             everything = {"": frozenset(store.stored)}
             store.ledger.uses = {pod.uid: dict(everything) for pod in pods}
             store.ledger.lost = False
@@ -271,7 +274,7 @@ class CacheAgent:
         try:
             collected = await self._store.collect(folder)
         except OSError as exc:
-            # The other folders are still deleted.
+            # Continue with the deletion of other folders.
             self._disk_errors.report(f"{folder} {exc}", f"cannot delete {folder}: {exc}")
             return
         if collected:

@@ -93,7 +93,7 @@ def cache_agent(
     log_format: str,
     **options: Any,
 ) -> None:
-    """Extract the verified caches that fit this node's cards, and report the state of each cache."""
+    """Extract verified caches that fit this node's cards, and report the state of each cache."""
     set_up_service_log(_LOG, log_dir, LogFormat(log_format))
     registries = read_settings(options)
     asyncio.run(

@@ -1,4 +1,4 @@
-"""Index of the cluster's signer policies by image."""
+"""Index of the signer policies in the cluster, by image."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class PolicyIndex:
-    """Signer policies of the cluster, parsed once after each change.
+    """Signer policies in the cluster, which are parsed once after each change.
 
     Args:
         root: folder of the store.
-        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
+        trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root in the installed release of
+            sigstore.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -30,20 +31,20 @@ class PolicyIndex:
         self._root = root
         self._trusted_root = trusted_root
         self._set: PolicySet = parse_policies((), trusted_root)
-        # By image and namespace, because many caches share the same policies.
+        # Results by image and namespace, because the same policies apply to many caches.
         self._narrowed: dict[tuple[str, str], SignerPolicies] = {}
 
     def take(self, policies: Mapping[str, object]) -> None:
-        """Replace the policies of the cluster.
+        """Replace the signer policies.
 
         Args:
-            policies: specs by name.
+            policies: spec of each SignerPolicy, by name.
         """
         self._set = parse_policies(policies.items(), self._trusted_root)
         self._narrowed.clear()
 
     def narrow(self, desired: DesiredCache) -> SignerPolicies:
-        """Return the policies that cover the image of a cache; the cache must have an image."""
+        """Return the policies that cover the image of a cache, which must have an image."""
         assert desired.image is not None  # noqa: S101 - callers have checked it
         at = desired.image.name, desired.namespace
         if at not in self._narrowed:
@@ -51,7 +52,7 @@ class PolicyIndex:
         return self._narrowed[at]
 
     def find_image_policies(self, desired_caches: Iterable[DesiredCache]) -> dict[str, ImagePolicies]:
-        """Return the policies for each cache with a digest, by key."""
+        """Return the policies that apply to each cache with a digest, by cache key."""
         return {
             desired.key: self._find_image_policies(desired) for desired in desired_caches if desired.image is not None
         }

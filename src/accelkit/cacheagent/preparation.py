@@ -1,4 +1,4 @@
-"""Preparation of a cache: reading labels, verification, extraction, and classification of failures."""
+"""Preparation of caches: label reading, verification, extraction, and classification of failures."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from accelkit.kernelcache.registry import RegistryClient, RegistryCredentials, R
 from accelkit.kernelcache.registry.pull_secrets import PullSecretError
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError
 
-# Longest wait while another process extracts the same image. After a timeout, the work is retried.
+# Maximum time to wait while another process extracts the same image. After this time, the work is retried later.
 _LOCK_SECONDS = 60.0
 
 
 class Preparation:
-    """Preparation of caches with one registry client; use it as an asynchronous context manager.
+    """Reader and extractor of cache images. Use it as an asynchronous context manager.
 
     Args:
         root: folder of the store.
@@ -53,7 +53,7 @@ class Preparation:
         await self._client.__aexit__()
 
     async def read_image_facts(self, desired: DesiredCache) -> ImageFacts:
-        """Return the facts in the manifest and the configuration of an image, without fetching its layers.
+        """Return facts from the manifest and configuration of an image, without fetching its layers.
 
         Raises:
             AccelkitError: the image cannot be read, or is not a cache image.
@@ -66,16 +66,16 @@ class Preparation:
     async def extract(
         self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
     ) -> ExtractionResult:
-        """Verify and extract an image by its digest; if it is already extracted, verify it only if necessary.
+        """Verify and extract an image. If the image is already extracted, verify it only if necessary.
 
         Args:
             desired: desired state of the cache.
-            policies: policies that cover the image.
-            node: cards and CPU of the node; an image that fits no card is not fetched.
-            room_bytes: maximum size of the extraction.
+            policies: signer policies that cover the image.
+            node: cards and CPU of the node. An image that fits no card is not fetched.
+            room_bytes: maximum size of the extracted cache.
 
         Raises:
-            AccelkitError: the image is refused, or could not be fetched.
+            AccelkitError: the image was rejected or could not be fetched.
         """
         async with AsyncExitStack() as stack:
             client = await self._choose_client(stack, desired)
@@ -84,7 +84,7 @@ class Preparation:
     async def _choose_client(self, stack: AsyncExitStack, desired: DesiredCache) -> RegistryClient:
         if not desired.secrets:
             return self._client
-        # Another cache must not use the connections with these credentials.
+        # Other caches must not use connections with these credentials.
         settings = replace(self._settings, credentials=await self._read_logins(desired))
         return await stack.enter_async_context(RegistryClient(settings))
 
@@ -114,13 +114,13 @@ def build_request(
 
 
 def note_failure(error: AccelkitError, former: Attempt | None, about: str, now: float) -> Attempt:
-    """Return the record of a failed attempt, after a rejection or a possibly temporary error.
+    """Return the record of a failed attempt, which may be a rejection or a temporary error.
 
     Args:
         error: raised error.
-        former: previous attempt; ignored if its inputs were different.
-        about: inputs of the work.
-        now: seconds on the agent's clock.
+        former: previous attempt, which is ignored if its inputs were different.
+        about: text that identifies the inputs of the work.
+        now: time on the agent's clock, in seconds.
     """
     failures = 1 + (former.failures if former is not None and former.about == about else 0)
     reason, refused = _classify(error)

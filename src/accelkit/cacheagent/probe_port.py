@@ -1,7 +1,7 @@
-"""Server for probes and metrics in a separate thread with its own event loop.
+"""Server for probes and metrics, which runs in a separate thread with its own event loop.
 
-The kubelet waits one second for a response, and restarts the container after a few failed probes. While the agent
-plans, extracts and reports hundreds of caches, its main loop may block for longer than one second.
+The kubelet waits one second for a response, and restarts the container after several failed probes. If there are
+hundreds of caches, the main loop of the agent may be blocked for more than one second.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _END_SECONDS: Final = 10.0
 
 
 class ProbePort:
-    """Server that responds while the main loop is busy; use it as an asynchronous context manager.
+    """Server that responds while the main loop is busy. Use it as an asynchronous context manager.
 
     Args:
-        open_port: function that creates the server, called in the thread of the server; None to disable the server.
+        open_port: function that creates the server. It is called in the thread of the server. None disables the server.
 
     Raises:
-        ConfigurationError: the port is in use, raised on entering the context.
+        ConfigurationError: the port is in use. The error is raised when the context is entered.
     """
 
     def __init__(self, open_port: Callable[[], HeadServer] | None) -> None:
@@ -54,7 +54,7 @@ class ProbePort:
             asyncio.run(self._serve())
         except Exception as exc:
             if self._started.done():
-                # Without a response to its probes, the kubelet restarts the agent.
+                # If probes receive no response, the kubelet restarts the agent.
                 log.exception("server for metrics and probes failed with an internal error")
             else:
                 self._started.set_exception(exc)
@@ -67,6 +67,6 @@ class ProbePort:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    # The loop may have been closed.
+    # The event loop may be closed already.
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

@@ -1,4 +1,4 @@
-"""Registry credentials for a cache: credentials from its pull secrets first, then the agent's own credentials."""
+"""Registry credentials for a cache. Its pull secrets take precedence over the agent's own credentials."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def read_logins(
 
     Args:
         api: open client.
-        own: credentials of the agent, for registries without a pull secret.
-        namespace: namespace of the secrets of ClusterGKMCaches.
+        own: credentials of the agent, which are used for registries without a pull secret.
+        namespace: namespace of the pull secrets for ClusterGKMCaches.
     """
 
     async def read(desired: DesiredCache) -> RegistryCredentials:

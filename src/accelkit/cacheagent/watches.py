@@ -1,4 +1,4 @@
-"""Watches of the agent: caches, signer policies, its own node, the pods on this node, and its own reports."""
+"""The agent's watches: caches, signer policies, its own node, the pods on this node, and its own reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 class Watches:
-    """Watches, and the latest state of the watched objects.
+    """Watches with the latest state of the watched objects.
 
     Args:
         api: open client.
@@ -53,7 +53,7 @@ class Watches:
         # Incremented by each change of a policy.
         self.policies_version = 0
         self.node: OwnNode | None = None
-        # By namespace; the report about ClusterGKMCaches has the empty namespace.
+        # Reports by namespace. The namespace of the report about ClusterGKMCaches is empty.
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
@@ -75,11 +75,11 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all collections have been read, so that an object without a record does not exist."""
+        """Whether all objects have been listed, so that objects that are not recorded do not exist."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines to run concurrently."""
+        """Return the coroutines that must run concurrently."""
         return [each.run() for each in self._reflectors]
 
     def _watch_caches(self, api: ApiClient, path: str, *, of_cluster: bool) -> Reflector[Cache]:
@@ -151,7 +151,7 @@ class Watches:
 
     def _take_cache(self, kind: str, cache: Cache) -> None:
         self._discard_cache(cache.key)
-        # Ignore a cache until the controller has written the chosen delivery into its status.
+        # Ignore a cache until the controller has written the selected delivery to its status.
         if kind != _DELETED and cache.status.delivery:
             try:
                 self.desired_caches[cache.key] = read_desired_cache(cache)
@@ -193,7 +193,7 @@ class Watches:
         self._on_change()
 
     def _break_policy(self, kind: str, text: bytes) -> None:
-        # A policy that cannot be read may cover any image, so keep its name.
+        # An unreadable policy may cover any image, so its name must be recorded.
         try:
             name = _identified.decode(text).metadata.name
         except UNREADABLE:

@@ -28,15 +28,15 @@ _MAX_IMAGE_FACTS: Final = 5000
 
 
 class Workers:
-    """Runner of work, with at most one task per cache.
+    """Runner of work on caches, with at most one task per cache.
 
     Args:
-        store: open store.
-        preparation: open preparation.
-        image_policies: signer policies of the cluster.
+        store: store of caches, which must be open.
+        preparation: object that reads and extracts images, already opened as a context manager.
+        image_policies: signer policies in the cluster.
         metrics: metrics of the agent.
-        node: function that returns the cards and the CPU of the node.
-        on_end: callback after the end of each task, successful or not.
+        node: function that returns the cards and CPU of the node.
+        on_end: callback after each task, even if it failed.
     """
 
     def __init__(
@@ -52,24 +52,25 @@ class Workers:
         self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
         self._node, self._on_end = node, on_end
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Expected sizes in bytes of the caches that are being fetched, by key.
+        # Expected size in bytes of each cache that is being fetched, by cache key.
         self.promised: dict[str, int] = {}
         # Facts about images, by digest.
         self.image_facts: dict[str, ImageFacts] = {}
-        # Last failed attempts, by key.
+        # Last failed attempt, by cache key.
         self.attempts: dict[str, Attempt] = {}
-        # Pauses between fetches, by key. Pauses of deleted caches are kept, because the caches may be created again.
+        # Pause between fetches, by cache key. Pauses of deleted caches are not removed, because the caches may be
+        # created again.
         self.pauses: dict[str, Pause] = {}
-        # Folder, namespace and image, if the registry has granted access since the start of the agent.
+        # Each folder, namespace and image for which the registry has granted access since the agent started.
         self._accessed: set[tuple[str, str, str]] = set()
 
     @property
     def slots(self) -> int:
-        """Number of free slots for work."""
+        """The number of free slots for work."""
         return _SLOTS - len(self._tasks)
 
     def discard(self, desired_caches: Mapping[str, DesiredCache]) -> None:
-        """Drop the state of deleted caches."""
+        """Delete the state of caches that no longer exist."""
         now = time.monotonic()
         self.attempts = {key: each for key, each in self.attempts.items() if key in desired_caches}
         self.pauses = {key: each for key, each in self.pauses.items() if not each.is_over(now)}
@@ -79,7 +80,7 @@ class Workers:
             self.image_facts = {digest: each for digest, each in self.image_facts.items() if digest in named}
 
     async def end(self) -> None:
-        """Cancel all current work; pods cannot read its partial results."""
+        """Cancel all current work. Pods cannot read partial results."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -122,7 +123,7 @@ class Workers:
         key = work.progress.desired.key
         former = self.attempts.get(key)
         if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
-            # A new path or digest resets the back-off after failures, so extend the pause instead.
+            # A new path or digest resets the backoff after failures, so the pause is extended instead.
             self._pause(key)
         attempt = note_failure(error, former, work.about, time.monotonic())
         self.attempts[key] = attempt
@@ -134,7 +135,8 @@ class Workers:
         policies = self._policy_index.narrow(desired)
         policies_of_image = self._policy_index.find_image_policies([desired])[desired.key]
         if self._is_first_access(desired, policies_of_image.policies):
-            # Check access to the registry. Otherwise, stored signatures would suffice to get another tenant's files.
+            # Check access to the registry. Otherwise, stored signatures would be sufficient to use another tenant's
+            # files.
             await self._preparation.read_image_facts(desired)
             self._accessed.add((desired.folder, desired.namespace, str(desired.image)))
         result = await self._preparation.extract(desired, policies, self._node(), work.room_bytes)
@@ -144,7 +146,7 @@ class Workers:
             self._metrics.extractions.inc()
 
     def _is_first_access(self, desired: DesiredCache, policies: str) -> bool:
-        """Return whether the folder exists but was never fetched or verified for this namespace and image."""
+        """Return whether a folder exists but was never fetched or verified for this namespace and image."""
         stored = self._store.stored.get(desired.folder)
         exists = stored is not None or self._store.find_place(desired.folder).folder.exists()
         known = (desired.folder, desired.namespace, str(desired.image)) in self._accessed

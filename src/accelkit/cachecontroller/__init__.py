@@ -1,1 +1,1 @@
-"""The cache controller: it verifies images, creates claims, and changes pods that mount kernel caches."""
+"""The cache controller, which verifies images, creates claims, and changes pods that mount kernel caches."""

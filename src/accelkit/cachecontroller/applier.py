@@ -1,4 +1,4 @@
-"""Writer that applies plans sequentially while this replica leads, and records refused requests."""
+"""Writer that applies plans sequentially while this replica is the leader, and records rejected requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 from accelkit.model.keys import CACHE_FINALIZER
 
-# Size limit of a pull secret, decoded and in base64.
+# Size limits of a pull secret: decoded, and encoded in base64.
 _MOST_SECRET_BYTES: Final = 64 << 10
 _MOST_SECRET: Final = -(-_MOST_SECRET_BYTES // 3) * 4
 _PULL_SECRET_TYPES: Final = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
-# Length limit of a refusal, because quotas and other components' webhooks may return long messages.
+# Length limit of a recorded error message, because quotas and third-party webhooks may return long messages.
 _MOST_REFUSAL: Final = 400
 
 
@@ -44,7 +44,7 @@ class Applier:
     """Writer of the changes in plans.
 
     Args:
-        api: open client with a short deadline for each request.
+        api: open client with a short timeout for each request.
         cluster: state that stores the responses of the API server.
         metrics: metrics that count the writes.
         leads: function that returns whether this replica may write now.
@@ -57,14 +57,14 @@ class Applier:
         self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
-        """Apply a plan, deletions first, so that deleted objects do not conflict with their replacements.
+        """Apply a plan. Deletions are first, so that deleted objects do not conflict with their replacements.
 
         Returns:
             Whether anything was written.
 
         Raises:
-            ApiError: the API server did not answer; the next pass makes the remaining changes.
-            NotLeadingError: this replica no longer leads.
+            ApiError: the API server did not respond; the next pass makes the remaining changes.
+            NotLeadingError: this replica is no longer the leader.
         """
         wrote = False
         for deletion in plan.delete:
@@ -83,12 +83,13 @@ class Applier:
         """Replace the status of a cache if the UID of the cache is unchanged.
 
         Raises:
-            ApiError: the API server refused or did not answer.
-            NotLeadingError: this replica no longer leads.
+            ApiError: the API server rejected the request or did not respond.
+            NotLeadingError: this replica is no longer the leader.
         """
         self._check()
         body = [
-            # This step does not change the UID. It makes the API server reject the patch if a new cache has this name.
+            # This operation does not change the UID. It makes the API server reject the patch if a new cache has this
+            # name.
             {"op": "replace", "path": "/metadata/uid", "value": cache.metadata.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
         ]
@@ -97,11 +98,11 @@ class Applier:
         self._take(answer)
 
     async def set_finalizers(self, cache: Cache, finalizers: list[str]) -> None:
-        """Write the finalizers of a cache if the cache has not changed.
+        """Write the finalizers of a cache if the cache has not changed since it was read.
 
         Raises:
-            ApiError: the API server refused or did not answer.
-            NotLeadingError: this replica no longer leads.
+            ApiError: the API server rejected the request or did not respond.
+            NotLeadingError: this replica is no longer the leader.
         """
         self._check()
         meta = cache.metadata
@@ -124,13 +125,13 @@ class Applier:
         return True
 
     async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
-        """Check whether the existing object with this name belongs to the cache, even without the labels of the cache.
+        """Check whether the existing object with this name belongs to the cache, even if it lacks the cache's labels.
 
         Returns:
-            Whether the object belongs to the cache. If it has a different owner, a refusal is recorded.
+            Whether the object belongs to the cache. If it has a different owner, an error is recorded for it.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server rejected the request or did not respond.
         """
         found = await get_if_present(self._api, _path(name))
         if found is None:
@@ -150,7 +151,7 @@ class Applier:
         return False
 
     async def _copy_secret(self, copied: SecretCopy) -> None:
-        """Copy a pull secret for waiting pods, unless the copy exists; events of the pods report a missing source."""
+        """Copy a pull secret for waiting pods, unless the copy exists; a missing source is reported by pod events."""
         if copied in self._copied or self._cluster.find_refusal(copied.name) is not None:
             return
         self._check()

@@ -1,4 +1,4 @@
-"""Events about changes of a cache's conditions."""
+"""Events about changes to a cache's conditions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CacheEvents:
     """Writer of an Event for each change of a condition's status or reason.
 
     Args:
-        events: writer of single Events.
+        events: recorder of Events.
     """
 
     def __init__(self, events: Events) -> None:

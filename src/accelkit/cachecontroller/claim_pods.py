@@ -1,4 +1,4 @@
-"""Claims and images that pods mount; other fields of pods are dropped."""
+"""Claims and images that pods mount; other pod fields are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _ClaimVolume(msgspec.Struct, rename="camel"):
 
 
 class _EphemeralVolume(msgspec.Struct):
-    """A generic ephemeral volume: its claim has the name POD-VOLUME and the pod as its owner."""
+    """Generic ephemeral volume, whose claim is named POD-VOLUME and is owned by the pod."""
 
 
 class _ImageVolume(msgspec.Struct):
@@ -69,7 +69,7 @@ class _PodMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedPod(msgspec.Struct):
-    """A pod, with only the fields that describe its volumes."""
+    """Pod with only the fields that describe its volumes."""
 
     metadata: _PodMeta
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
@@ -88,7 +88,7 @@ def trim_pod(pod: ObservedPod) -> None:
 
 
 def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
-    """Return the claims and images that a pod mounts; None if it mounts none or has ended."""
+    """Return the claims and images that a pod mounts; None if the pod mounts nothing of this kind or has terminated."""
     meta, spec = pod.metadata, pod.spec
     volumes = spec.volumes or ()
     images = frozenset(each.image.reference for each in volumes if each.image)

@@ -1,4 +1,4 @@
-"""Objects on which caches depend, updated by watch events."""
+"""Objects that affect caches, updated by watch events."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 
 
 class ClusterState:
-    """Latest state of the watched objects, on which the decisions of each pass are based.
+    """Latest state of the watched objects, which is the basis for the decisions of each pass.
 
     Args:
         mark: callback with the key of each cache that a change affects; None for all caches.
         clock: function that returns the seconds since 1970.
-        home: namespace of accelkit, in which the claims of all caches are filled.
+        home: accelkit's own namespace, in which the claims of all caches are filled.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ClusterState:
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """Existing namespaces: name, and whether the namespace is being deleted."""
+        """For each existing namespace, whether it is being deleted."""
         return self._namespaces
 
     @property
@@ -68,7 +68,7 @@ class ClusterState:
         return self._objects[name.kind].get(name)
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects of a kind whose annotation names the cache."""
+        """Return the objects of a kind whose annotation refers to the cache."""
         return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
@@ -76,7 +76,7 @@ class ClusterState:
         return list(self._objects[kind].items())
 
     def list_keys(self) -> set[str]:
-        """Return the keys of all existing caches and of all caches that objects name."""
+        """Return the keys of all existing caches, and of all caches to which annotations of objects refer."""
         return {*self.caches, *(key for (_, key), found in self._by_key.items() if found)}
 
     def find_refusal(self, name: ObjectName) -> Refusal | None:
@@ -85,7 +85,7 @@ class ClusterState:
         return refusal if self._clock() < until else None
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
-        """Return the pods of a namespace that mount claims or images and have not ended."""
+        """Return the pods of a namespace that mount claims or images and have not terminated."""
         return sorted(self._pods.get(namespace, {}).values(), key=lambda pod: pod.name)
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
@@ -95,14 +95,14 @@ class ClusterState:
     # Writes update the state through the following members.
 
     def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
-        """Record why the write of an object failed; None records a successful write."""
+        """Record why an object could not be written; None records a successful write."""
         if refusal is None:
             self._refusals.pop(name, None)
         else:
             self._refusals[name] = refusal, self._clock() + REFUSAL_SECONDS
 
     def put(self, name: ObjectName, observed: ObservedObject) -> None:
-        """Store an object from a response of the API server, unless a newer version of it is stored."""
+        """Store an object from an API server response, unless a newer version of it is stored."""
         if (known := self.find(name)) is not None and observed.metadata.is_older_than(known.metadata):
             return
         self._discard(name)
@@ -111,7 +111,7 @@ class ClusterState:
             self._by_key[name.kind, key].add(name)
 
     def take_cache(self, cache: Cache) -> None:
-        """Store a cache from a response of the API server, unless a newer version of it is stored."""
+        """Store a cache from an API server response, unless a newer version of it is stored."""
         if (known := self.caches.get(cache.key)) is None or not cache.metadata.is_older_than(known.metadata):
             self.caches[cache.key] = cache
 
@@ -294,7 +294,7 @@ class ClusterState:
             if observed is not None and (key := read_key(name, observed, self._home)):
                 self._mark(key)
             elif observed is None:
-                # The pod may wait for a claim that does not exist yet: that of a cache, or a pinned claim.
+                # The pod may wait for a claim that does not exist yet: the claim of a cache, or a pinned claim.
                 for part in (claim, claim.rpartition("-")[0]):
                     for waiting in {f"{namespace}/{part}", f"/{part}"} & self.caches.keys():
                         self._mark(waiting)

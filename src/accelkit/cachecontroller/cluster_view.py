@@ -1,4 +1,4 @@
-"""Cluster state on which decisions about caches are based; users with write access can store any values in it."""
+"""Cluster state for decisions about caches; values are untrusted, because users can write some objects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from accelkit.gkm.objects import Cache, CacheNode
 from accelkit.model.keys import CACHE_KEY_PREFIX
 from accelkit.model.object_meta import ObjectIdentity
 
-# Time for which a failed write is recorded and not retried.
+# Time for which a failed write is recorded and is not retried.
 REFUSAL_SECONDS: Final = 60.0
-# Delay of the pass that retries a failed write, because no event reports the end of `REFUSAL_SECONDS`.
+# Delay before the pass that retries a failed write. No event triggers this pass at the end of `REFUSAL_SECONDS`.
 AFTER_REFUSAL_SECONDS: Final = REFUSAL_SECONDS + 1.0
 
 
@@ -42,7 +42,7 @@ class ObjectName:
     namespace: str = ""
 
 
-# Other annotations and labels are dropped, because tenants can store a megabyte of them in a claim.
+# Other annotations and labels are dropped, because tenants can store a megabyte of such data in a claim.
 _OUR_ANNOTATIONS: Final = (
     CACHE_KEY_PREFIX,
     "pv.kubernetes.io/provisioned-by",
@@ -77,10 +77,10 @@ class _HostPath(TypedDict, total=False):
 
 
 class _Present(TypedDict):
-    """A value whose content is ignored."""
+    """Value whose content is ignored."""
 
 
-# Fields of `spec` that the controller reads: `template` from DaemonSets, the others from claims and volumes.
+# Fields of `spec` that the controller reads: `template` from DaemonSets, and the other fields from claims and volumes.
 ObservedSpec = TypedDict(  # noqa: UP013 - the fields are read by name, and would be unused class attributes
     "ObservedSpec",
     {
@@ -98,7 +98,7 @@ ObservedSpec = TypedDict(  # noqa: UP013 - the fields are read by name, and woul
 
 
 class OwnerReference(msgspec.Struct):
-    """An owner of an object; its fields are ignored."""
+    """Owner of an object; its fields are ignored."""
 
 
 class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
@@ -123,7 +123,7 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
 
 
 class ObservedObject(msgspec.Struct, omit_defaults=True):
-    """An object from the API server; users with write access can store any values in it."""
+    """Object from the API server; its values are untrusted, because users with write access can set them."""
 
     metadata: ObservedMetadata
     spec: ObservedSpec = {}
@@ -143,7 +143,7 @@ class _NameMeta(ObjectIdentity, rename="camel"):
 
 
 class NamedObject(msgspec.Struct):
-    """A Namespace, with only its name and its deletion timestamp."""
+    """Namespace with only its name and its deletion timestamp."""
 
     metadata: _NameMeta
 
@@ -156,23 +156,23 @@ class _NodeMeta(ObjectIdentity, rename="camel"):
 
 
 class ObservedNode(msgspec.Struct):
-    """A Node, with only its name and its hostname label."""
+    """Node with only its name and its hostname label."""
 
     metadata: _NodeMeta
 
     @property
     def host(self) -> str:
-        """Label kubernetes.io/hostname, which the node affinity of pods uses; without the label, the node name."""
+        """Value of the label kubernetes.io/hostname, which the node affinity of pods uses; otherwise the node name."""
         return (self.metadata.labels or {}).get("kubernetes.io/hostname", self.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reason why the last write of an object failed.
+    """Reason why an object could not be written.
 
     Attributes:
         reason: ClaimExists if an object with the name has a different owner, otherwise the reason from the API server,
-            such as Forbidden.
+            for example Forbidden.
         message: message for users.
     """
 
@@ -182,7 +182,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ClaimPod:
-    """A pod that mounts claims or image volumes and has not ended.
+    """Pod that mounts claims or image volumes and has not terminated.
 
     Attributes:
         namespace: namespace of the pod and its claims.
@@ -214,13 +214,13 @@ class ClusterView(Protocol):
 
     @property
     def namespaces(self) -> Mapping[str, bool]:
-        """Existing namespaces: name, and whether the namespace is being deleted."""
+        """For each existing namespace, whether it is being deleted."""
 
     def find(self, name: ObjectName) -> ObservedObject | None:
         """Return an object of a watched kind; None if it does not exist or does not match the selector of the watch."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects of a kind whose annotation names the cache; tenants can copy the annotation."""
+        """Return the objects of a kind whose annotation refers to the cache; tenants can copy the annotation."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         """Return all objects of a watched kind that match the selector of the watch."""
@@ -229,7 +229,7 @@ class ClusterView(Protocol):
         """Return the reason why the last write of an object failed; None after `REFUSAL_SECONDS`."""
 
     def list_pods(self, namespace: str) -> list[ClaimPod]:
-        """Return the pods of a namespace that mount claims or images and have not ended."""
+        """Return the pods of a namespace that mount claims or images and have not terminated."""
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
         """Return the node reports for the namespace of a cache, or for ClusterGKMCaches if it has no namespace."""

@@ -1,6 +1,6 @@
 """Control loop that reconciles the objects of each cache with their desired state.
 
-Each pass depends only on the state on the API server. Therefore, any replica can repeat a pass that was interrupted.
+Each pass depends only on the state in the API server. Therefore, any replica can repeat an interrupted pass.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ from accelkit.model.keys import CACHE_FINALIZER
 
 log = logging.getLogger(__name__)
 
-# Changes arrive in groups. A cache has one pass for the first change, and a second pass for the other changes.
+# Changes arrive in bursts. The first change starts one pass of the cache, and all other changes are handled in a second
+# pass.
 _SETTLE_SECONDS: Final = 0.1
-# Three dependent steps: the claim, its volume, and the annotation that makes Kubernetes process the claim.
+# The three dependent steps write the claim, its volume, and the annotation that makes Kubernetes process the claim.
 _ROUNDS: Final = 3
 _PASSES: Final = 4
 _BACK_OFF: Final = BackOff(0.5, 60.0)
 
 
 class Controller:
-    """Controller that reconciles all caches while this replica leads.
+    """Controller that reconciles all caches while this replica is the leader.
 
     Args:
         cluster: state of the cluster.
@@ -65,7 +66,7 @@ class Controller:
 
     Attributes:
         modes: available delivery modes; set before `run`.
-        judging: verification of images; set before `run`.
+        judging: evaluation of images; set before `run`.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Controller:
             self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
     def find_question(self, cache: Cache) -> Question | None:
-        """Return the question to judge about a cache; None if its image is not judged."""
+        """Return the question to evaluate for a cache; None if the cache's image is not evaluated."""
         question = self._coverage.find_question(cache)
         return question if isinstance(question, Question) and not cache.metadata.deletion_timestamp else None
 
@@ -129,7 +130,7 @@ class Controller:
             except AccelkitError as exc:
                 self._retry(key, exc)
             except Exception:
-                # Other caches are not affected by the defect.
+                # The defect does not affect other caches.
                 log.exception("pass failed with an internal error: cache=%s", key)
                 self._retry(key, None)
             finally:
@@ -139,7 +140,7 @@ class Controller:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = _BACK_OFF.compute(failures)
         self._metrics.failures.inc()
-        # The watch reports the change that another client made.
+        # Another client made a change, which the watch will report.
         expected = isinstance(exc, ApiError) and (exc.conflict or exc.not_found) and failures == 1
         if exc is not None and not expected:
             log.warning("pass failed: cache=%s retry_seconds=%g error=%s", key, delay, exc)
@@ -204,7 +205,7 @@ class Controller:
                     # Deleted objects exist until the watch reports their deletion.
                     if not await self._carry_out(cache, mode, plan) or plan.delete:
                         break
-                # Plan again, so that the status reports a refusal instead of a pending request.
+                # Plan again, so that the status reports an error instead of a pending request.
                 plan = await self._check(mode, cache)
             else:
                 await self._carry_out(cache, mode, mode.plan_removal(cache, self._cluster))
@@ -223,14 +224,14 @@ class Controller:
     async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
         wrote = await self._applier.apply(cache, mode, plan)
         if wrote:
-            # Further steps may depend on these writes.
+            # Subsequent steps may depend on these writes.
             self._work.add(cache.key, _SETTLE_SECONDS)
         elif plan.create or plan.patch or plan.delete:
             self._work.add(cache.key, 5.0)
         return wrote
 
     async def _sweep(self, cache: Cache) -> bool:
-        """Delete the remaining objects of a cache; return whether any remained."""
+        """Delete the remaining objects of a cache; return whether any objects remained."""
         found = False
         for mode in self.modes.values():
             plan = mode.plan_removal(cache, self._cluster)
@@ -247,7 +248,7 @@ class Controller:
             await self._write(cache, describe_removal(cache, users))
             return
         if await self._sweep(cache):
-            # Keep the finalizer until a pass finds no object to delete.
+            # Keep the finalizer until a pass finds no objects to delete.
             return
         if leaving := find_leaving(cache, self._cluster, self.modes.values()):
             # Admission policies protect a claim only while its cache exists. The watch reports the removal of the
@@ -298,6 +299,6 @@ def _report_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
 
 
 def _build_placeholder(key: str) -> Cache:
-    """Return a placeholder with the name of a deleted cache, to find the objects that remain."""
+    """Return a placeholder with the name of a deleted cache, which is used to find the remaining objects."""
     namespace, _, name = key.partition("/")
     return Cache(CacheMeta(name=name, namespace=namespace))

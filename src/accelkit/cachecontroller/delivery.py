@@ -1,8 +1,8 @@
-"""Interface of delivery modes: pure functions of a cache and the state on the API server.
+"""Interface of delivery modes, which are pure functions of a cache and the state in the API server.
 
 In each pass, `plan` receives the current state and returns the objects to create, patch and delete, and the state of
-each namespace. Then the controller applies the plan. Each change of a watched object starts another pass, which reads
-the result. A plan must depend only on the state that `plan` receives, because a controller may restart at any time.
+each namespace. Then the controller applies the plan. Each change to a watched object starts another pass, which reads
+the result. A plan must depend only on the state that `plan` receives, because the controller may restart at any time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=kernel-cache"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Kind of objects that a delivery mode watches.
+    """Watch of one kind of objects by a delivery mode.
 
     Attributes:
         kind: kind of the objects.
         selector: label selector; empty for all objects of the kind.
-        optional: whether the delivery mode works without the kind, if the API server does not serve it.
+        optional: whether the delivery mode works even if the API server does not serve the kind.
         fields: field selector; empty for all objects.
-        namespace: namespace of the objects; empty for all namespaces, which requires permissions in all of them.
-        bookmarks: whether API servers send bookmarks for the kind, which is false for Events.
+        namespace: namespace of the objects; empty for all namespaces, which requires cluster-wide permissions.
+        bookmarks: whether API servers send bookmarks for the kind; they do not for Events.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object; if `uid` is set, only of the object with this UID."""
+    """Merge patch for an object. If `uid` is set, it applies only to the object with this UID."""
 
     name: ObjectName
     body: Mapping[str, Any]
@@ -59,9 +59,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SecretCopy:
-    """Copy of a pull secret for the controller's pods in another namespace, deleted with the owner of the pods.
+    """Copy of a pull secret for the controller's pods in another namespace. It is deleted with the owner of the pods.
 
-    If the secret cannot be copied, a refusal is recorded for the copy.
+    If the secret cannot be copied, an error is recorded for the copy.
 
     Attributes:
         source: namespace and name of the secret.
@@ -83,15 +83,16 @@ class SecretCopy:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlan:
-    """Next changes for a cache, and its current state.
+    """Next changes for a cache, and the current state of the cache.
 
     Attributes:
         create: complete manifests in order, with apiVersion, kind and namespace. If an object with the name exists, the
-            next pass receives it as an observed object if `owns` returns True, otherwise as a refusal ClaimExists.
+            next pass receives it as an observed object if `owns` returns True. Otherwise, the next pass receives the
+            error ClaimExists.
         patch: patches of observed objects.
         delete: deletions of observed objects.
-        states: names, owner and conditions (at least Ready), by workload namespace.
-        wake_after: seconds until the next pass if nothing changes; 0 if no pass is needed.
+        states: claim names, owner and conditions (at least Ready), by workload namespace.
+        wake_after: seconds until the next pass if no object changes; 0 if no pass is needed.
         copies: pull secrets that the controller's pods wait for.
     """
 
@@ -104,7 +105,7 @@ class DeliveryPlan:
 
 
 class DeliveryMode(Protocol):
-    """Implementation of one delivery of caches to pods."""
+    """Implementation of one way to deliver caches to pods."""
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -123,14 +124,14 @@ class DeliveryMode(Protocol):
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
         """Return the deletions of all objects that this mode created for a cache; the states of the plan are ignored.
 
-        The controller also calls this for the modes that a cache does not use, so that no objects of a former
+        The controller also calls this method for the modes that a cache does not use, so that no objects of a previous
         `delivery` remain.
         """
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
         """Return the pods that use files of a cache through this mode, by digest.
 
-        Pods in node reports are not included.
+        Pods that node reports contain are not included.
         """
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
@@ -147,7 +148,7 @@ class FillSettings:
         service_account: ServiceAccount of Jobs; empty for the default ServiceAccount of the namespace, without a token.
         registry_arguments: arguments `--mirror` and `--plain-http` of `accelkit cache …`.
         trusted_root: content of the trusted root (JSON); None for the trusted root of the release.
-        registry_ca: CA certificates of registries (PEM); None for the certificates of the system.
+        registry_ca: CA certificates of registries (PEM); None for the certificates of the operating system.
     """
 
     image: str

@@ -23,7 +23,7 @@ _REPORTED_CONDITIONS: Final = (
 
 
 class _CacheCollector(Collector):
-    """Collector that counts caches by condition; a series per cache would let users create any number of series."""
+    """Collector that counts caches by condition. With a series per cache, users could create any number of series."""
 
     def __init__(self, caches: Callable[[], Iterable[Cache]]) -> None:
         self._caches = caches
@@ -70,7 +70,7 @@ class ControllerMetrics:
     Args:
         leads: function that returns whether this replica is the leader.
         caches: function that returns all caches.
-        waiting: function that returns the number of scheduled passes and judgements.
+        waiting: function that returns the number of scheduled passes and evaluations.
         unreadable: function that returns the number of objects that could not be read.
         silent_seconds: function that returns for how long the API server has been unreachable.
     """
@@ -116,12 +116,12 @@ class ControllerMetrics:
         self.registry.register(_CacheCollector(caches))
 
     def observe_judgement(self, result: str, seconds: float) -> None:
-        """Count a judgement with the result `verified`, `refused` or `retried`, and record its duration."""
+        """Count an evaluation with the result `verified`, `refused` or `retried`, and record its duration."""
         self._judgements.labels(result).inc()
         self._duration.observe(seconds)
 
     def add_webhook(self, answers: Callable[[], Mapping[str, int]]) -> None:
-        """Add the metric of the pods that the webhook reviewed.
+        """Add the metric that counts the pods that the webhook reviewed.
 
         Args:
             answers: function that returns the number of pods by result.

@@ -1,4 +1,4 @@
-"""Cache of an object according to its annotation, if the object may name this cache."""
+"""Cache to which the annotation of an object refers, if the object may refer to this cache."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
 def read_key(name: ObjectName, observed: ObservedObject | None, home: str) -> str | None:
-    """Return the key of the cache that an object names; None if it names no cache, or may not name this cache.
+    """Return the key of the cache to which an object refers; None without a reference, or if it is not permitted.
 
-    Because tenants can write claims, a claim may only name a cache of its own namespace or a ClusterGKMCache. In
-    accelkit's namespace, where volumes are filled, a claim may name any cache.
+    Because tenants can write claims, a claim may refer only to a cache in its own namespace or to a ClusterGKMCache. In
+    accelkit's namespace, where volumes are filled, a claim may refer to any cache.
 
     Args:
         name: name of the object.

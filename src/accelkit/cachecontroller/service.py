@@ -1,4 +1,4 @@
-"""Runner of `accelkit cache-controller`: watches, passes, judgements, leader election and servers."""
+"""Service `accelkit cache-controller`, with its watches, passes, image evaluations, leader election and servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from accelkit.stop_signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 
-# The last writes of this replica must complete or fail before another replica can become the leader.
+# The last writes of this replica must succeed or fail before another replica can become the leader.
 _WRITE_SECONDS: Final = 5.0
 
 
@@ -50,15 +50,15 @@ class ControllerOptions:
     """Options of `accelkit cache-controller`.
 
     Attributes:
-        fill: settings of Jobs, including the namespace and image of accelkit.
+        fill: settings of Jobs, including accelkit's namespace and image.
         lease: Lease for leader election.
         identity: unique name of this replica.
         settings: connection settings for registries.
         kubeconfig: path of the kubeconfig; None for the service account of the pod or the environment.
         trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
-        workers: number of images to judge concurrently.
+        workers: number of images to evaluate concurrently.
         again_seconds: interval between verifications of an unchanged image.
-        guard_seconds: time until all API servers refuse writable mounts of a new cache.
+        guard_seconds: time until all API servers are assumed to reject writable mounts of a new cache.
         metrics: address of probes and metrics; None to disable them.
         webhook: address and certificates of the pod webhook; None to disable it.
     """
@@ -81,7 +81,7 @@ async def run(options: ControllerOptions) -> None:
 
     Raises:
         ConfigurationError: no cluster is configured, a file cannot be used, or a port is in use.
-        ApiError: the API server did not answer at startup.
+        ApiError: the API server did not respond at startup.
     """
     stop = asyncio.Event()
     on_stop_signal(stop.set)
@@ -103,7 +103,7 @@ def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
 
 
 class _Service:
-    """The components of a cache controller and their connections."""
+    """Setup of the cache controller's components."""
 
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options

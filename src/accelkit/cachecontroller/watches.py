@@ -31,7 +31,7 @@ class Watches:
     Args:
         api: open client.
         cluster: state that the watches update.
-        on_current: callback after all collections have been listed again since `relist`.
+        on_current: callback that is called when all collections have been listed again after `relist`.
     """
 
     def __init__(self, api: ApiClient, cluster: ClusterState, on_current: Callable[[], None]) -> None:
@@ -50,13 +50,14 @@ class Watches:
         self._add(PODS, ObservedPod, cluster.replace_pods, cluster.take_pod_event, trim=trim_pod)
 
     async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
-        """Add watches of claims, volumes, and the other kinds that delivery modes need.
+        """Add watches for claims, volumes, and the other kinds that delivery modes need.
 
         Returns:
-            The modes whose kinds can be read. A missing permission disables only the modes that need it.
+            The delivery modes whose kinds can be read. A missing permission disables only the modes that need the
+                permission.
 
         Raises:
-            ApiError: the API server did not answer.
+            ApiError: the API server did not respond.
         """
         watches = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
         served = {}
@@ -93,7 +94,7 @@ class Watches:
         return sum(each.unreadable for each in self._by_path.values())
 
     def measure_silence_seconds(self) -> float:
-        """Return the longest time in seconds for which a watch has been disconnected; 0 if all are connected."""
+        """Return the longest time in seconds for which any watch has been disconnected; 0 if there is none."""
         return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
 
     def relist(self) -> None:

@@ -1,4 +1,4 @@
-"""Schedule of keys, in which at most one worker processes a key at any time."""
+"""Schedule of keys, in which each key is processed by at most one worker at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Worklist(Generic[K]):
-    """Keys and the times at which they are due.
+    """Schedule of keys, with the time at which each key is due.
 
     Args:
         clock: function that returns the seconds of a monotonic clock.
@@ -24,7 +24,7 @@ class Worklist(Generic[K]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: dict[K, float] = {}
-        # Ordered by time. Entries with a different time than in `_due` are obsolete, and skipped.
+        # Entries are ordered by time. Entries whose time differs from the time in `_due` are obsolete and skipped.
         self._heap: list[tuple[float, int, K]] = []
         self._numbers = itertools.count()
         self._busy: set[K] = set()
@@ -40,7 +40,7 @@ class Worklist(Generic[K]):
             self._put(key, at)
 
     def move(self, key: K, delay: float) -> None:
-        """Schedule a key after a delay in seconds, even if it was due earlier."""
+        """Schedule a key after a delay in seconds, even if it is already due earlier."""
         self._put(key, self._clock() + delay)
 
     def drop(self, key: K) -> None:
@@ -55,12 +55,13 @@ class Worklist(Generic[K]):
     async def take(
         self, *, may: Callable[[K], bool] = lambda _key: True, rank: Callable[[K], int] = lambda _key: 0
     ) -> K:
-        """Wait for a due key that no worker processes, and return it; call `done` after processing it.
+        """Wait for a due key that no worker is processing, and return it. Call `done` after the key was processed.
 
         Args:
-            may: function that returns whether a key may be taken now; called after each change and every second.
-            rank: function that returns the rank of a key, at least 0. The due key with the lowest rank is taken first;
-                of keys with the same rank, the key that was due first.
+            may: function that returns whether a key may be processed now; it is called after each change and every
+                second.
+            rank: function that returns the rank of a key, at least 0. The due key with the lowest rank is processed
+                first; among keys with the same rank, the key that was due first.
         """
         while True:
             self._changed.clear()
@@ -76,7 +77,7 @@ class Worklist(Generic[K]):
                 continue
 
     def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
-        """Return the next key, and the longest time to wait if no key is due; None to wait for a change."""
+        """Return the next due key, and the maximum time to wait if no key is due; None means to wait for a change."""
         now = self._clock()
         passed: list[tuple[float, int, K]] = []
         found: K | None = None
@@ -105,6 +106,6 @@ class Worklist(Generic[K]):
         self._changed.set()
 
     def done(self, key: K) -> None:
-        """Record that a taken key has been processed."""
+        """Record that a key from `take` has been processed."""
         self._busy.discard(key)
         self._changed.set()

@@ -1,1 +1,1 @@
-"""Enablement of nodes, from bare to monitored: stages, check pods, the report, drivers, and owners of nodes."""
+"""Enablement of nodes, from bare to monitored: stages, check pods, the stage report, drivers, and owners of nodes."""

@@ -53,8 +53,8 @@ def verify(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Check the stages of NODES (default: all nodes that are shared or have cards), and audit their cards.
 
-    The command changes nothing. A difference in the accounting counts only if it lasts for 20 seconds. For the checks
-    with pods, the command reports the latest results of playbooks/verify.yml, which runs these checks.
+    The command does not change the cluster. A difference in the accounting is reported only if it lasts for 20 seconds.
+    For the checks with pods, the command reports the latest results of playbooks/verify.yml, which runs these checks.
     """
     report = asyncio.run(_verify(kubeconfig, nodes, namespace=namespace, wait_seconds=wait))
     requested = ReportFormat(output)

@@ -1,4 +1,4 @@
-"""Reader of the data for stages from the API server. It requests four lists, regardless of the number of nodes.
+"""Reader of the stage data from the API server, which requests four lists regardless of the number of nodes.
 
 If a list cannot be read, only the results that depend on it are unknown.
 """
@@ -37,7 +37,7 @@ async def read_cluster(api: ApiClient, namespace: str, named: frozenset[str]) ->
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         named: names of the requested nodes; empty for all nodes that are shared or have cards.
 
     Raises:
@@ -91,5 +91,5 @@ async def _list_caches(api: ApiClient, pods: list[OwnPod] | Unread) -> list[Cach
 
 
 def _trim(node: NodeDetails) -> None:
-    """Remove the annotations of other programs, which may be several megabytes in size."""
+    """Remove the annotations from other programs, which may have a size of several megabytes."""
     node.metadata.annotations = {key: text for key, text in (node.metadata.annotations or {}).items() if key in _KEPT}

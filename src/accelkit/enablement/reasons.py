@@ -2,7 +2,7 @@
 
 docs/reference/stage-reasons.md explains the codes.
 
-A code describes a fact, not its cause. Only the first stage that a problem affects reports it.
+A code describes a fact, not its cause. Only the first stage that a problem affects reports the problem.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 class StageReason(StrEnum):
     """The reasons why a stage did not pass."""
 
-    # Any stage.
+    # All stages
     NEED_NOT_PASSED = "NeedNotPassed"
     STATE_CHANGED = "StateChanged"
     NOT_INSTALLED = "NotInstalled"

@@ -1,4 +1,4 @@
-"""Verification of a cluster: its nodes, its monitoring, and other owners of its nodes."""
+"""Verification of a cluster, which covers the nodes, the monitoring, and other owners of the nodes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def verify_cluster(
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         nodes: names of the requested nodes; empty for all nodes that are shared or have cards.
-        seconds: the minimum duration of a fault; shorter faults are changes in progress.
-        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        seconds: the minimum duration of a fault; shorter faults are treated as changes in progress.
+        driver_mode: the mode in which accelkit installs drivers; empty if the mode is unknown.
 
     Raises:
         ApiError: the nodes cannot be listed, and no nodes were requested.
@@ -64,7 +64,7 @@ async def verify_cluster(
 async def audit_accounting(
     api: ApiClient, *, namespace: str, nodes: Collection[str] = (), seconds: float
 ) -> Accounting:
-    """Return the audit of the requested nodes, or of all nodes with cards; if the audit fails, the reason."""
+    """Return the audit of the requested nodes or of all nodes with cards, or the reason why the audit failed."""
     ledger = partial(query_if_possible, ProxiedExtender(api, namespace, EXTENDER_SERVICE, instead=INSPECT_API_HINT))
     try:
         found = await audit_cluster(
@@ -96,12 +96,13 @@ async def verify_stages(
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         nodes: names of the requested nodes; empty for all nodes that are shared or have cards.
-        seconds: the minimum duration of a fault; shorter faults are changes in progress.
-        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
+        seconds: the minimum duration of a fault; shorter faults are treated as changes in progress.
+        monitoring: the monitoring configuration of the cluster and the metrics of the agents; None if monitoring is not
+            installed.
         holders: the other owners of each node.
-        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        driver_mode: the mode in which accelkit installs drivers; empty if the mode is unknown.
 
     Raises:
         ApiError: the nodes cannot be listed, and no nodes were requested.
@@ -121,13 +122,13 @@ async def _find_holders(api: ApiClient) -> Mapping[str, Holders]:
     try:
         survey = await survey_owners(api)
     except ApiError:
-        # Owners are best effort: without access, the report omits them.
+        # Owners are best effort: without access, the report omits the owners.
         return {}
     return {node: name_holders(owners) for node, owners in survey.owners.items()}
 
 
 def name_holders(owners: Iterable[NodeOwner]) -> Holders:
-    """Return the titles of the current owners of parts of a node."""
+    """Return the titles of the current owners of a node's cards and driver."""
     current = [each for each in owners if each.state is OwnerState.OWNER]
     return Holders(
         cards=", ".join(dict.fromkeys(each.title for each in current)),

@@ -1,7 +1,7 @@
-"""Reader of a cluster's monitoring: the scraper of accelkit's services, and the metrics of each node agent.
+"""Reader of a cluster's monitoring configuration: the scraper of accelkit's Services, and each agent's metrics.
 
-The agents are read through the API server, which requires permission to `get` `pods/proxy`. If this permission or a
-timely response is missing, only the agents' metrics are unknown.
+The agents are read through the API server, which requires permission to `get` `pods/proxy`. Without this permission or
+a timely response, only the agents' metrics are unknown.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from accelkit.model.pod import ConfigMap
 
 _MONITORING: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=monitoring"}
 _AGENTS: Final = {"labelSelector": f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={AGENT_COMPONENT}"}
-# The key in the ConfigMap for clusters without the Prometheus operator. Dashboards are also ConfigMaps.
+# The key in the ConfigMap for clusters without the Prometheus operator. Dashboards are also ConfigMaps, but do not have
+# this key.
 _SCRAPE: Final = "scrape.yml"
 _PORT: Final = "metrics"
 _SERIES: Final = "accelerator_"
 _INFO: Final = "accelerator_info"
-# Each card has at most 20 series, and each container has one series per card that it holds.
+# Each card has at most 20 series, and each container has one series for each card that it uses.
 _MOST_BYTES: Final = 2 << 20
 # The time to parse a series grows quadratically with its length and blocks the event loop.
 _MOST_OF_LINE: Final = 4096
@@ -42,20 +43,19 @@ REQUEST_SECONDS: Final = 30.0
 
 
 class _Forbidden(Unread):
-    """A request that the API server denied to the user."""
+    """The API server denied a request because the user lacks permission."""
 
 
 async def read_monitoring(
     api: ApiClient, namespace: str, nodes: Collection[str] = (), *, seconds: float = REQUEST_SECONDS
 ) -> Monitoring | Unread | None:
-    """Return the monitoring of the cluster and the agents' metrics; None if monitoring is not installed.
+    """Return the monitoring configuration and the agents' metrics; None if monitoring is not installed.
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit.
-        nodes: names of the nodes whose agents are read; empty for all.
-        seconds: the time limit for all agents together; the metrics of agents that have not responded by then are
-            unknown.
+        namespace: accelkit's namespace.
+        nodes: names of the nodes whose agents are read; empty for all nodes.
+        seconds: the time limit for all agents together; the metrics of agents that do not respond in time are unknown.
     """
     try:
         by = await _find_scraper(api, namespace)
@@ -70,7 +70,7 @@ async def read_monitoring(
 
 
 async def _find_scraper(api: ApiClient, namespace: str) -> str:
-    """Return the object that configures Prometheus to scrape the services; empty if there is none.
+    """Return the object that configures Prometheus to scrape the Services; empty if no such object exists.
 
     Raises:
         ApiError: the objects cannot be read.
@@ -108,7 +108,8 @@ async def _read_all_metrics(
 
     async def read(node: str) -> None:
         nonlocal others
-        # After several denials, the permission is considered missing for all agents. A single agent may forge a denial.
+        # After several denials, the permission is considered missing for all agents. A single denial is not sufficient,
+        # because an agent can forge it.
         general = len(refusals) >= _FEWEST_REFUSALS and not others
         found = results[node] = refusals[0] if general else await _read_metrics(api, agents[node])
         if isinstance(found, _Forbidden):
@@ -116,7 +117,7 @@ async def _read_all_metrics(
         else:
             others = True
 
-    # Each entry keeps its initial value until its agent responds.
+    # Each entry has its initial value until the agent responds.
     await request_all(agents, read, at_once=_AT_ONCE, seconds=seconds)
     return results
 
@@ -134,7 +135,7 @@ async def _read_metrics(api: ApiClient, pod: OwnPod) -> AgentMetrics | NotServed
 
 
 def parse_agent_metrics(answer: bytes) -> AgentMetrics | Unread:
-    """Return the cards for which an agent serves series, from its response in the Prometheus text format."""
+    """Return the cards for which an agent serves series, from a response in the Prometheus text format."""
     try:
         own = [line for line in answer.decode().splitlines() if line.startswith(_SERIES)]
         if any(len(line) > _MOST_OF_LINE for line in own):

@@ -1,8 +1,8 @@
 """The bind verb, which reserves cards, and then annotates and binds the pod in one write to the API server.
 
 The API server merges a Binding's annotations into the pod in the transaction that sets nodeName. It rejects a second
-Binding and a wrong UID with Conflict. So a pod is bound with its assignment, or it is not bound. If the response is
-lost, the reservation remains until a GET by UID returns the outcome.
+Binding and a wrong UID with Conflict. Therefore, a pod is never bound without its assignment. If the response is lost,
+the reservation remains until a GET by UID returns the outcome.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# Limit on the time for a Binding and for reading its outcome; the client's deadline applies to each request.
+# Time limit for a Binding and for reading its outcome; the client's timeout applies to each request.
 _FINISH_SECONDS = 20.0
-# Maximum number of times that a Binding is sent because the pod has changed.
+# Maximum number of attempts to send a Binding; it is sent again only if the pod has changed.
 _TRIES = 3
 # Maximum length of an error text in the log.
 _MAX_ERROR = 500
 
-# Names become part of API server paths, so other characters could change the path.
+# Names are inserted into API server paths, so other characters could change the path.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class Binder:
-    """Binder of pods.
+    """Component that binds pods to nodes.
 
     Args:
         api: an open client.
         ledger: the ledger that reserves shares.
-        feed: the feed with the waiting pods, which also applies the results of reads.
+        feed: the feed that contains the waiting pods, and that also applies the pods that the binder reads.
         policy: the policy that ranks cards if the pod does not name one.
         opens_at: the time until which binds wait, on the clock of `time.monotonic`.
         readiness: the conditions for sending a Binding.
-        admit: a function that holds the bind of a pod with a card request until it may continue; None to hold no bind.
+        admit: a function that waits until the bind of a pod with a card request may continue; None to bind immediately.
         on_released: a function that is called synchronously with the UID of each pod whose reservation is released.
 
     Attributes:
@@ -97,7 +97,7 @@ class Binder:
     async def bind(self, args: BindingArgs) -> None:
         """Bind a pod to a node.
 
-        A repeated call for the same pod and node waits for the first call and has the same result.
+        A repeated call for the same pod and node waits for the first call and returns the same result.
 
         Raises:
             BindingError: the pod cannot be bound to the node.
@@ -119,7 +119,7 @@ class Binder:
             task.add_done_callback(partial(self._end_bind, args, time.monotonic()))
         elif node != args.Node:
             raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is already being bound to node {node}")
-        # A caller that disconnects must not cancel a Binding for which other callers wait.
+        # A client that disconnects must not cancel a Binding while other clients wait for its result.
         await asyncio.shield(task)
 
     def open(self, at: float = -math.inf) -> None:
@@ -147,14 +147,14 @@ class Binder:
         return uid in self.outcomes
 
     async def finish(self) -> None:
-        """Reject new binds, and wait for binds in progress, even if their callers have disconnected."""
+        """Reject new binds, and wait for binds in progress, even if their clients have disconnected."""
         self._finished = True
         if tasks := [task for _, task in self._in_progress.values()]:
             await asyncio.wait(tasks, timeout=_FINISH_SECONDS)
 
     def _end_bind(self, args: BindingArgs, started: float, task: asyncio.Task[None]) -> None:
         self._in_progress.pop(args.PodUID, None)
-        # Read the exception, because every caller may have disconnected.
+        # Retrieve the exception, because all clients may have disconnected.
         failure = "the extender stopped" if task.cancelled() else task.exception()
         pod, values = f"{args.PodNamespace}/{args.PodName}", {"uid": args.PodUID, "node": args.Node}
         if failure is not None:
@@ -210,10 +210,10 @@ class Binder:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
-        """Send the Binding of a pod at this resource version, or at a newer version that has been read.
+        """Send the Binding of a pod with this resource version, or with a newer version that has been read.
 
-        The version was read while this replica was the leader. If the next leader writes to the pod, a later arrival of
-        the Binding fails.
+        The version was read while this replica was the leader. If the next leader writes to the pod before the Binding
+        arrives, the Binding fails.
         """
         for left in reversed(range(_TRIES)):
             if (known := self._feed.pending.get(ref.uid)) is not None and is_older(version, known.version):
@@ -243,7 +243,7 @@ class Binder:
             ref: the pod.
             node: the node of the Binding.
             failure: the error of the Binding.
-            version: the version that the Binding required; empty if the Binding must not be sent again.
+            version: the resource version that the Binding contained; empty if the Binding must not be sent again.
 
         Raises:
             BindingError: the pod is not bound to the node, or the outcome is unknown.
@@ -257,12 +257,12 @@ class Binder:
                 self._release(ref)
             raise BindingError(sentence) from failure
         if held is not None:
-            # The time counts from the last Binding, because each Binding may still take effect.
+            # Measure the time from the last Binding, because each Binding may still take effect.
             self.outcomes.note_sent(ref.uid)
         try:
             pod = await read_pod(self._api, ref)
         except ApiError:
-            # The reservation remains, and the task of `outcomes` reads the pod again.
+            # Keep the reservation; the background task of `outcomes` reads the pod again.
             raise BindingError(sentence) from failure
         except PodGoneError:
             self._release(ref)
@@ -278,7 +278,7 @@ class Binder:
         raise BindingError(sentence) from failure
 
     def _note_refusal(self, ref: PodRef, *, again: bool) -> None:
-        """Record that the only Binding of a pod was rejected; `again` states whether it is sent again."""
+        """Record that the only Binding of a pod was rejected. Unless it is sent again, release the reservation."""
         self.outcomes.discard(ref.uid)
         if not again:
             self._release(ref)
@@ -294,7 +294,7 @@ class Binder:
         return held is not None and held.stage is ShareStage.RESERVED and ref.uid not in self.outcomes
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
-        """Apply a bound pod.
+        """Apply a pod that was read and is already bound.
 
         Raises:
             BindingError: the pod is bound to another node.

@@ -1,4 +1,4 @@
-"""Bindings with unknown outcomes, because a response was lost or a list lacks the pod; a GET returns the outcome."""
+"""Bindings with unknown outcomes, because a response was lost or a list does not contain the pod."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class BindingOutcomes:
         return uid in self._unsettled
 
     def note_sent(self, uid: str) -> None:
-        """Record that a Binding was sent now, and that its outcome is unknown."""
+        """Record that a Binding was sent just now, and that its outcome is unknown."""
         self._unsettled[uid] = time.monotonic()
 
     def discard(self, uid: str) -> None:
-        """Remove a pod whose Binding is known to have failed."""
+        """Discard the record of a pod whose Binding is known to have failed."""
         self._unsettled.pop(uid, None)
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class BindingOutcomes:
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
     def take_read(self, ref: PodRef, pod: Pod) -> None:
-        """Apply a pod from a single read."""
+        """Apply a pod that was read with a GET request."""
         if not pod.spec.node_name:
             # The pod may have been deleted after the API server sent the response.
             if ref.uid in self._feed.pending:
@@ -93,7 +93,7 @@ class BindingOutcomes:
             self._unsettled[ref.uid] = time.monotonic()
 
     async def read_outcome(self, held: Holding, *, binding: bool = False) -> None:
-        """Read the outcome of a holding; `binding` states whether the caller is the bind in progress."""
+        """Read the pod of a holding, and apply the outcome; set `binding` if the caller is the bind in progress."""
         ref, pod = held.pod, None
         try:
             pod = await read_pod(self._api, ref)
@@ -103,7 +103,7 @@ class BindingOutcomes:
             log.info("cannot read pod %s: %s", ref, exc)
             return
         if self._ledger.find_holding(ref.uid) is not held or (not binding and self._is_under_way(ref.uid)):
-            # The holding changed while the API server responded, so the response may be older.
+            # The holding changed during the request, so the response may be outdated.
             return
         if pod is not None and pod.spec.node_name:
             self.take_read(ref, pod)

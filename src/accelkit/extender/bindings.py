@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 _P = TypeVar("_P", bound=Pod)
 
-# Deadline for a write in the API server.
+# Maximum time that the API server spends on a write request.
 WRITE_SECONDS: Final = 5
-# A Binding that cannot be sent within this time is not sent.
+# Time within which a Binding must be sent; otherwise, it is not sent.
 SEND_SECONDS: Final = 6.0
-# Time during which Bindings of a previous process may still take effect after its end.
+# Time after the exit of a previous process during which its Bindings may still take effect.
 PREDECESSOR_SECONDS: Final = WRITE_SECONDS + 1.0
 
 _pod = msgspec.json.Decoder(Pod)
@@ -59,7 +59,7 @@ async def write_binding(
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     try:
-        # The next leader relies on the fact that no byte is sent later.
+        # The next leader relies on the fact that nothing is sent after this time.
         async with asyncio.timeout(SEND_SECONDS):
             await api.post(
                 f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{WRITE_SECONDS}s"}
@@ -101,13 +101,13 @@ async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder
 def build_annotations(
     pod: CardPod, entry: NodeEntry | None, assignment: Assignment, *, limits: bool = False
 ) -> dict[str, str]:
-    """Return the annotations for a pod's Binding: the assignment in accelkit's format and in the format of its dialect.
+    """Return the annotations for a pod's Binding: the assignment in accelkit's format and in its dialect's format.
 
     Args:
         pod: the pod.
         entry: the node of the pod; None if the node is no longer known.
         assignment: the assignment of the pod.
-        limits: whether to write the limits of each container on NVIDIA cards.
+        limits: whether to write the memory and compute limits of each container on NVIDIA cards.
     """
     own = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
     codec = pod.dialect.annotations
@@ -120,7 +120,7 @@ def build_annotations(
         return own
     granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
     try:
-        # Write all keys, so that values from users have no effect.
+        # Write all keys, so that values set by users have no effect.
         return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **own}
     except AssignmentError as exc:
         log.warning("cannot write the annotations of pod %s for dialect %s: %s", pod.ref, pod.dialect.name, exc)

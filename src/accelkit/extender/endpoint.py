@@ -1,4 +1,4 @@
-"""EndpointSlice of the Service, which routes requests to the replica that may bind."""
+"""EndpointSlice of the Service that routes requests to the replica that may bind."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class LeaderEndpoint:
         service: the name of a Service without a selector; the EndpointSlice has the same name.
         address: the cluster-internal IP address of this replica.
         port: the port of this replica.
-        pod: the name of this pod, because the API server proxies only to addresses of pods.
-        read_port: the port for readers; None without a read port.
+        pod: the name of this pod, which is required because the API server proxies only to pod addresses.
+        read_port: the port for read requests; None if there is no read port.
     """
 
     namespace: str
@@ -46,7 +46,7 @@ class LeaderEndpoint:
 
 
 class EndpointWriter:
-    """Writer of the EndpointSlice that contains this replica and, with a read port, of the Endpoints object.
+    """Writer of the EndpointSlice for this replica, and of the Endpoints object if there is a read port.
 
     Args:
         api: an open client.
@@ -58,7 +58,7 @@ class EndpointWriter:
         self._endpoint = endpoint
 
     async def run(self) -> None:
-        """Write the address, and restore it after changes by other clients, until cancelled; the address remains."""
+        """Write the address, and restore it after changes by other clients, until cancelled; then leave it in place."""
         while True:
             try:
                 await self.write()
@@ -93,7 +93,7 @@ class EndpointWriter:
         present = msgspec.json.decode(answer)
         desired = build(present["metadata"])
         if fixed and present[fixed] != desired[fixed]:
-            # The field is immutable, so delete the object; the next round creates it again.
+            # The field is immutable, so delete the object; the next iteration creates it again.
             await self._api.delete(path)
             return
         if any(present.get(key) != desired[key] for key in ("endpoints", "ports", "subsets") if key in desired):

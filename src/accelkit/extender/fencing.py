@@ -1,9 +1,9 @@
-"""Fencing of the former leader: its Bindings fail before the new leader assigns cards.
+"""Fencing, which ensures that Bindings from the former leader fail before the new leader assigns cards.
 
 A Binding contains the resource version of its pod, and the API server compares the version in the transaction that
 binds the pod. The new leader writes one annotation on each pod that waits for cards. The API server then rejects every
-Binding from the former leader, because it contains an older version. If a Binding took effect before the write, the
-response to the write contains the node of the pod, and the ledger counts the pod.
+Binding from the former leader, because each Binding contains an older version. If a Binding took effect before the
+write, the response to the write contains the node of the pod, and the ledger includes the pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 # Maximum number of concurrent writes.
 _AT_ONCE: Final = 32
 _PAUSE_SECONDS: Final = 0.5
-# Maximum number of pods to fence. For more pods, it takes less time to wait until no Binding of the former leader can
+# Maximum number of pods to fence. For more pods, it is faster to wait until no Binding from the former leader can
 # arrive.
 MOST_PODS: Final = 4000
 
@@ -40,14 +40,14 @@ _pod = msgspec.json.Decoder(Pod)
 
 
 class Fence:
-    """Fence that protects the pods that wait for cards each time this replica becomes the leader.
+    """Component that fences the pods that wait for cards each time this replica becomes the leader.
 
     Args:
         api: an open client.
         feed: the feed with the waiting pods.
         may_write: a function that returns whether this replica is still the leader.
         take: a function that applies a pod from a response of the API server.
-        on_fenced: a function that is called when no Binding of the former leader can take effect anymore.
+        on_fenced: a function that is called when no Binding from the former leader can take effect anymore.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Fence:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start fencing the current waiting pods, and cancel any earlier run."""
+        """Start to fence the pods that are waiting now, and cancel any fencing in progress."""
         self.cancel()
         self._task = asyncio.create_task(self._run([each.pod.ref for each in self._feed.pending.values()]))
 
     def cancel(self) -> None:
-        """Cancel the current run, if any."""
+        """Cancel any fencing in progress."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -98,7 +98,7 @@ class Fence:
                 each.cancel()
 
     async def _fence(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        """Write the annotation, and retry until the API server responds.
+        """Write the annotation on one pod, and retry until the API server responds.
 
         Raises:
             ApiError: the API server rejected the write, or this replica is no longer the leader.
@@ -110,7 +110,7 @@ class Fence:
             try:
                 found = await self._write(pod, patch)
             except PodGoneError:
-                # No Binding of a deleted pod can take effect.
+                # A Binding cannot take effect after its pod was deleted.
                 return
             except ApiError as exc:
                 if exc.forbidden or not (exc.unanswered or exc.conflict or exc.status == HTTPStatus.TOO_MANY_REQUESTS):

@@ -1,7 +1,8 @@
-"""Responses to `inspect` at the paths of other systems, in their JSON formats with units of memory or slices.
+"""Responses to `inspect` at the paths of other systems, in their JSON formats and their units of memory or slices.
 
-The dialects describe the differences between the systems. Defects of these systems are not reproduced: requests succeed
-if a pod is unallocated, ended pods are not counted, and the response for an unknown node is a sentence.
+The dialects describe the differences between the systems. Defects of these systems are not reproduced. Requests succeed
+even if a pod is unallocated, and terminated pods are not counted. The response for an unknown node is a readable
+message.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Json = dict[str, Any]
 
 
 def make_foreign_inspects(names: Collection[str], created: Callable[[str], str | None]) -> dict[str, ForeignInspect]:
-    """Return the handler for each path; if several systems share a path, prefer the handler of an enabled dialect.
+    """Return the handler for each path; if several systems share a path, prefer the handler for an enabled dialect.
 
     Args:
         names: the names of the enabled dialects.
@@ -68,7 +69,7 @@ class ForeignInspect:
         return node if self._format.bare else {"nodes": [node]}
 
     def describe_unknown_node(self, name: str) -> str:
-        """Return the sentence for a node without cards."""
+        """Return the message for a node without cards."""
         return self._format.unknown_node.format(node=name)
 
     def _view(self, entry: NodeEntry) -> Json:
@@ -113,7 +114,7 @@ def _in_slices(entry: NodeEntry, per_card: int) -> Iterator[_Device]:
 
 
 def _charged_cards(entry: NodeEntry) -> Iterator[tuple[int, Card, Sequence[tuple[Holding, Charge]]]]:
-    """Yield each card with its number in other systems and the charges of pods on the card."""
+    """Yield each card with its index in other systems and the amounts that pods use on the card."""
     holdings = sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
     for place, card in enumerate(entry.list_cards()):
         pods = [(held, held.charges[card.id]) for held in holdings if card.id in held.charges]

@@ -15,12 +15,12 @@ from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
-# A busy API server must respond to one of four renewals. After a failover, pods are bound again within 5 s.
+# Even a busy API server must respond to one of four renewals. After a failover, pods are bound again within 5 s.
 LEASE_SECONDS: Final = 3
 _TERM_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.5
-# Time from the takeover of the Lease until no Binding of the former leader can arrive, unless its process was
-# suspended. Fencing also covers suspended processes, and takes less time.
+# Time after the acquisition of the Lease during which a Binding from the former leader can arrive, unless its process
+# was suspended. Fencing is faster, and also covers suspended processes.
 TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_SECONDS + 1.0
 
 
@@ -42,7 +42,7 @@ def parse_replica(
     service: str | None,
     read_port: int | None = None,
 ) -> Replica | None:
-    """Return the replica from the options; None without a Lease.
+    """Return the replica that the options describe; None if no Lease is set.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -67,7 +67,7 @@ def parse_replica(
 
 
 class Leadership:
-    """Participant in the leader election, which routes the Service to this replica while it holds the Lease.
+    """Participant in the leader election. While it holds the Lease, the Service routes to this replica.
 
     Args:
         api: an open client.
@@ -99,12 +99,12 @@ class Leadership:
 
     @property
     def resumed(self) -> bool:
-        """Whether no other replica has been the leader since this replica was the leader."""
+        """Whether no other replica has been the leader since this replica was last the leader."""
         return self._elector.resumed
 
     @property
     def may_fence(self) -> bool:
-        """Whether the former leader used the same time limits, so that its term has ended and fencing is possible.
+        """Whether the former leader used the same time limits, so that its Lease has expired and fencing is possible.
 
         If the Lease was missing, the former leader may not have detected the deletion yet.
         """

@@ -25,7 +25,8 @@ def parse_listen(
     """Return the address and the certificates of the server.
 
     Raises:
-        ConfigurationError: the address is invalid, certificates are missing, or plain HTTP is not on loopback.
+        ConfigurationError: the address is invalid, certificates are missing, or plain HTTP is requested for a
+            non-loopback address.
     """
     host, number = _address(address)
     if plain_http:
@@ -53,7 +54,7 @@ def parse_listen(
 
 
 def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | None:
-    """Return the address for readers, with the host and certificate of the verbs, and without client certificates.
+    """Return the address of the read port, with the host and server certificate of the port for the verbs.
 
     Raises:
         ConfigurationError: no Service is set, or the port would serve plain HTTP.

@@ -18,14 +18,14 @@ from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Minimum pause between two renderings, as a multiple of the time of the first rendering.
+# Minimum pause between two renderings, as a multiple of the duration of the first rendering.
 _PAUSE_RATIO: Final = 10
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class _LedgerCollector(Collector):
-    """Collector of the ledger's values for each node; the node agent provides the series for each card."""
+    """Collector of the ledger's values for each node; the node agent exports the series for each card."""
 
     def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
         self._ledger = ledger
@@ -57,7 +57,7 @@ class _LedgerCollector(Collector):
 
 
 class _FeedCollector(Collector):
-    """Collector of objects from the API server that could not be applied completely."""
+    """Collector of the number of objects from the API server that could not be applied completely."""
 
     def __init__(self, invalid_assignments: Callable[[], int], unreadable: Callable[[], int]) -> None:
         self._invalid_assignments, self._unreadable = invalid_assignments, unreadable
@@ -91,7 +91,7 @@ class _RequestCollector(Collector):
 
 
 class _CertificateCollector(Collector):
-    """Collector of the expiry of certificates in a folder; each file `NAME.crt` belongs to the Secret NAME."""
+    """Collector of the expiry times of the certificates in a folder; each file `NAME.crt` is from the Secret NAME."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -115,12 +115,12 @@ class ExtenderMetrics:
         ledger: the ledger, which is read at each scrape.
         silent_seconds: a function that returns the time since the last response from the API server.
         leads: a function that returns whether this replica may bind.
-        certificates: the folder of certificates, `NAME.crt`, whose expiry is reported.
+        certificates: the folder of the certificates `NAME.crt` whose expiry times are reported.
         sharing: the collector of the sharing rules; None without sharing rules.
         invalid_assignments: a function that returns the number of pods whose assignment is at least partly invalid.
         unreadable: a function that returns the number of unreadable objects.
         requests: a function that returns the number of requests on the port for the verbs, by HTTP version.
-        stages: a function that returns the exposition text of the stages of nodes.
+        stages: a function that returns the stage metrics of the nodes in the exposition format.
         clock: a function that returns the seconds of a monotonic clock.
     """
 
@@ -184,10 +184,10 @@ class ExtenderMetrics:
         )
 
     def render(self) -> bytes:
-        """Return the exposition text.
+        """Return the metrics in the exposition format.
 
-        Any client may request the text, and rendering takes a tenth of a second on a large cluster. Therefore,
-        rendering uses at most a tenth of the time, and a request that follows immediately gets the same text.
+        Any client may request the metrics, and rendering takes a tenth of a second on a large cluster. Therefore, at
+        most a tenth of the process's time is spent on rendering, and subsequent requests get the cached text.
         """
         now = self._clock()
         if now >= self._render_at:

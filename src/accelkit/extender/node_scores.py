@@ -58,7 +58,7 @@ class NodeScores:
     def choose(
         self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
     ) -> list[str]:
-        """Return the best nodes for the policy; among equal nodes, the node with the lowest row is the best.
+        """Return the best nodes for the policy; among equal nodes, the node with the lowest row number is preferred.
 
         Args:
             names: the names of nodes that the pod fits, all known to the ledger.
@@ -78,7 +78,7 @@ class NodeScores:
         return [names[place] for place in _find_least(costs, rows, most).tolist()]
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
-        """Return scores that are spread over the nodes of the query: 10 for the best node, and 0 for the worst."""
+        """Return scores relative to the nodes of the query: 10 for the best node, and 0 for the worst."""
         rows = self._names.find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
@@ -86,7 +86,7 @@ class NodeScores:
             costs = self._costs.measure(task, rows[known])
             best, worst = float(costs.min()), float(costs.max())
             part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
-            # Only the best nodes get the highest score; rounding must not add other nodes.
+            # Only the best nodes get the highest score; rounding must not give it to other nodes.
             scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
         return list(map(HostPriority, names, scores.tolist()))
 
@@ -102,9 +102,9 @@ class NodeScores:
 
 
 def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
-    """Return the positions of the lowest costs in ascending order; among equal costs, the first rows precede.
+    """Return the positions of the lowest costs in ascending order; equal costs are ordered by row.
 
-    An arbitrary choice among equal costs would scatter pods over equivalent nodes.
+    An arbitrary choice among equal costs would distribute pods over equivalent nodes.
     """
     places = np.arange(len(costs))
     if most < len(costs):

@@ -1,7 +1,7 @@
-"""Periodic comparison of all pods with the results of the watch, which detects lost events.
+"""Periodic comparison of all pods with the pods from the watch, to detect lost events.
 
 The API server lists the metadata of all pods. If the watch does not deliver a listed version within a few seconds, the
-event of this pod was lost. All pods are then listed again, as after a broken watch.
+event of this pod was lost. All pods are then listed again, as after an interrupted watch.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _WATCH_LAG_SECONDS: Final = 3.0
 
 
 class PodComparison:
-    """Comparison of the versions of all pods with the versions that the feed has applied.
+    """Comparison of the resource versions of all pods with the versions that the feed has applied.
 
     Args:
         api: an open client.
         feed: the feed with the applied versions.
         compares: a function that returns whether this replica is the leader and its watch is open.
         relist: a function that lists all pods again.
-        lost: the counter of the pods for which an event was lost.
+        lost: the counter of pods for which an event was lost.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class PodComparison:
         self._api, self._feed = api, feed
         self._compares, self._relist, self._lost = compares, relist, lost
         self._pods = 0
-        # Versions of pods that differ even after a new list, for example because the pods are unreadable. The same
-        # version causes no further list.
+        # Versions of pods that differ even after a new list, for example because the pods are unreadable. The pods are
+        # not listed again because of the same version.
         self._listed_for: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Compare repeatedly until cancelled."""
         while True:
             await asyncio.sleep(max(_LEAST_PAUSE_SECONDS, _PAUSE_SECONDS_PER_POD * self._pods))
             if self._compares():

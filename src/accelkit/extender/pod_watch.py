@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class PodWatch:
-    """Watch handler that applies lists and single events of pods.
+    """Watch handler that applies lists of pods and events about single pods.
 
     Args:
         ledger: the ledger.
         feed: the feed that updates the ledger.
-        holds: the holds of pods, whose cards are claimed before the extender answers further requests.
+        holds: the holds of pods; their cards are claimed before the extender handles further requests.
     """
 
     def __init__(self, ledger: Ledger, feed: LedgerFeed, holds: Holds) -> None:

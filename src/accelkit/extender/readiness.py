@@ -1,4 +1,4 @@
-"""Conditions under which this replica of the extender may answer the verbs, report its state, and bind."""
+"""Conditions under which this replica of the extender may serve the verbs, report its state, and bind pods."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.leadership import Leadership
 
-# Maximum time without a response from the API server, after which this replica is not ready. A watch that resumes
-# immediately is not a fault.
+# Maximum time without a response from the API server; afterwards, this replica is not ready. A watch that resumes
+# immediately is not considered a fault.
 MAX_SILENCE_SECONDS: Final = 5.0
 
 
 class Readiness:
-    """Conditions that must hold before a verb is answered.
+    """Conditions for serving a verb.
 
     Args:
         synced: a function that returns whether nodes and pods have been read.
@@ -60,10 +60,10 @@ class Readiness:
             raise NotReadyError(f"the API server has been unreachable for {silence:.0f} s")
 
     def check_leading(self) -> None:
-        """Check that this replica answers the verbs.
+        """Check that this replica serves the verbs.
 
         Raises:
-            NotLeadingError: another replica answers the verbs.
+            NotLeadingError: another replica serves the verbs.
         """
         if self._leadership is not None:
             self._leadership.check()

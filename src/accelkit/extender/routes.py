@@ -1,7 +1,9 @@
-"""Routes of the extender, which decode requests, call the verbs and views, and encode the results; without sockets.
+"""Routes of the extender, which decode requests, call the verbs and views, and encode the results.
 
 Errors of filter and bind are sent as HTTP 200 with `Error` set, because kube-scheduler reports this text to the user.
-For any other status, it reports only the number. All other errors are 4xx or 503 with {"error": …}.
+For any other status, it reports only the status code. All other errors are sent as 4xx or 503 with {"error": …}.
+
+This module does not use sockets.
 """
 
 from __future__ import annotations
@@ -35,23 +37,23 @@ from accelkit.vendors.dialects import list_extender_paths
 
 log = logging.getLogger(__name__)
 
-# Simulations have no side effects, and return no more data than GET /inspect.
+# Simulations do not have side effects, and do not return more data than GET /inspect.
 SIMULATE = "/simulate"
-# Number of nodes to render before other requests are handled.
+# Number of nodes to encode before other requests are handled.
 _INSPECT_BATCH = 50
 
 
 class Routes:
-    """All paths of the extender.
+    """Request handler for all paths of the extender.
 
     Args:
         ledger: the ledger that inspect reports.
         verbs: the verbs filter and prioritize.
         binder: the bind verb.
-        simulator: the simulator of these verbs.
+        simulator: the simulator of the verbs.
         preemption: the preempt verb.
-        metrics: the metrics, which count requests and contain the response of /metrics.
-        readiness: the conditions under which this replica answers the verbs.
+        metrics: the metrics, which count requests and provide the response for /metrics.
+        readiness: the conditions under which this replica serves the verbs.
         foreign: the handlers of inspect at the paths of other systems, by prefix.
         dialects: the names of the enabled dialects.
     """
@@ -113,7 +115,7 @@ class Routes:
             return self._refuse(503, str(exc))
 
     async def handle_probe(self, method: str, path: str, _: Headers) -> Reply:
-        """Handle a request of a kubelet or metrics collector without a certificate, without access to pod data."""
+        """Handle a request from a kubelet or metrics collector without a certificate; pod data is not accessible."""
         if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
             return await self.handle(method, path, b"")
         return self._refuse(404, f"{method} {path[:200]} does not exist on this port")
@@ -136,7 +138,7 @@ class Routes:
         try:
             self._readiness.check_leading()
         except NotLeadingError as exc:
-            # Close the connection, so that kube-scheduler opens a new connection, which reaches the leader.
+            # Close the connection, so that kube-scheduler opens a new connection to the leader.
             return Reply(503, self._encode({"error": str(exc)}), close=True)
         started = time.perf_counter()
         reply = await post(body)
@@ -184,7 +186,8 @@ class Routes:
         return Reply(200, self._encode(result))
 
     async def _preempt(self, body: bytes) -> Reply:
-        # The result has no error field. For any status except 200, kube-scheduler evicts no pod and tries again.
+        # The result does not have an error field. For any status except 200, kube-scheduler does not evict pods, and
+        # tries again.
         status = 400
         try:
             self._readiness.check_current()

@@ -104,7 +104,7 @@ async def run(options: ExtenderOptions) -> None:
 
 
 class _Service:
-    """Composition of the parts of the extender."""
+    """Setup of the extender's components."""
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
@@ -165,7 +165,7 @@ class _Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set or a part fails."""
+        """Serve until `stop` is set or a component fails."""
         log.info("extender is listening on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.outcomes.run()]
         work += [self._holds.run(), self._comparison.run()]
@@ -190,7 +190,8 @@ class _Service:
                 task.result()
         finally:
             stop.set()
-            # Renew the Lease until the binds in progress have finished, so that each sent Binding gets a response.
+            # Renew the Lease until the binds in progress have finished, so that the response to each Binding is
+            # received.
             await asyncio.wait({serving})
             await self._binder.finish()
             if self._leadership is not None and not self._binder.unsettled:
@@ -305,7 +306,7 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods, self._pods.version):
-            # Claims and reservations for groups have no Binding whose outcome could be read.
+            # No Binding was sent for claims and for reservations of groups, so there is no outcome to read.
             if held.stage is not ShareStage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.outcomes.recheck(held)
         if self._read:
@@ -315,7 +316,8 @@ class _Service:
 
     def _open_or_fence(self) -> None:
         if not self._feed.pending:
-            # If no pod was waiting, no previous process can have sent a Binding whose result is missing from the list.
+            # If no pod was waiting, a previous process cannot have sent a Binding whose result is missing from the
+            # list.
             self._binder.open()
         elif self._leadership is not None and self._leadership.leads() and self._leadership.may_fence:
             self._fence.begin()
@@ -326,14 +328,15 @@ class _Service:
             if self._read and not self._binder.opened:
                 self._open_or_fence()
             return
-        # As after a start, Bindings of the former leader may still take effect, and the watch may be outdated.
+        # As after a start, Bindings from the former leader may still take effect, and the watch may be outdated.
         self._read = False
         self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:
         self._fence.cancel()
-        # Otherwise, kube-scheduler would keep its connections to this replica, although the Service routes elsewhere.
+        # Otherwise, kube-scheduler would keep its connections to this replica, although the Service routes to another
+        # replica.
         self._server.renew()
 
     def _silent_seconds(self) -> float:

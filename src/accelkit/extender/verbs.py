@@ -1,4 +1,7 @@
-"""The filter and prioritize verbs, based on the ledger and without I/O."""
+"""The filter and prioritize verbs, based on the ledger.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# Limit on the steps of one call if no two nodes are equivalent. At about 25 microseconds per step, the search takes
-# half a second in total, and 0.4 ms for each node.
+# Maximum number of steps for one call if no two nodes are equivalent. At about 25 microseconds per step, the search
+# takes half a second in total, and 0.4 ms for each node.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 # Default number of nodes that filter returns, which kube-scheduler then ranks by its own scores.
@@ -51,7 +54,7 @@ class Verbs:
         ledger: the ledger.
         feed: the feed, which reads requests in the cluster's unit.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        most_nodes: the maximum number of nodes that filter returns, the best by the policy; 0 for all nodes that fit.
+        most_nodes: the maximum number of nodes that filter returns, selected by the policy; 0 for all nodes that fit.
         note_refused: a function that is called with each pod that is refused on all nodes, and with the nodes that
             other pods block; the nodes are empty if the pod exceeds the quota of its namespace.
     """
@@ -78,8 +81,8 @@ class Verbs:
         """Return the nodes that fit, and the reason for each other node.
 
         The results for simple pod requests are computed immediately. The computation for other pod requests has one
-        budget for all nodes together, and other work runs in between. Nodes may change in between, because bind decides
-        again.
+        budget for all nodes together, and other tasks can run in between. Nodes may change during the computation; this
+        is safe because bind decides again.
 
         Raises:
             BadArgsError: the UID of the pod, or the nodes, are missing.
@@ -123,7 +126,7 @@ class Verbs:
         if leaves_best and len(fitting) > self._most_nodes:
             fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)
         result = _keep(names, whole, fitting)
-        # kube-scheduler reads the reasons only if no node fits. It then gets all reasons with the next attempt.
+        # kube-scheduler reads the reasons only if no node fits. In that case, the next attempt returns all reasons.
         if failed and not (leaves_best and fitting):
             _explain(result, find_failing(), verdict, dialect)
         return result
@@ -131,7 +134,7 @@ class Verbs:
     def _log(
         self, pending: Pending, nodes: int, fit: int, started: float, count: Callable[[], Mapping[str, int]]
     ) -> None:
-        """Log the result of a filter call, and the same result for a pod at most once per minute."""
+        """Log the result of a filter call; log the same result for a pod at most once per minute."""
         ref = pending.pod.ref
         seconds = time.monotonic() - started
         self._repeats.info(
@@ -142,7 +145,7 @@ class Verbs:
         )
 
     def prioritize(self, args: Args) -> list[HostPriority]:
-        """Return the scores of nodes by the policy, from 0 to 10; 0 for unknown nodes and for pods without cards.
+        """Return the policy's scores of nodes, from 0 to 10; 0 for unknown nodes and for pods that request no cards.
 
         Raises:
             BadArgsError: the UID of the pod, or the nodes, are missing.
@@ -154,7 +157,8 @@ class Verbs:
         return self._scores.rank(names, pending.request, self._policy_of(pending.request), pending.task)
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
-        # The pod already has cards, for example because the response to its Binding was lost, so allow only their node.
+        # The pod already has cards, for example because the response to its Binding was lost, so allow only the node of
+        # these cards.
         result = _answer(names, whole, [name == node for name in names])
         text = dialect.format_misfit(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
@@ -195,7 +199,7 @@ def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) ->
 
 
 class _Failing(NamedTuple):
-    """Nodes that do not fit, each with the number of its reason."""
+    """Nodes that do not fit, each with the index of its reason."""
 
     names: list[str]
     numbers: list[int]
@@ -210,7 +214,7 @@ def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
 
 
 def _explain(result: FilterResult, failing: _Failing, verdict: ShapeVerdict, dialect: Dialect) -> None:
-    """Set the reasons; FailedNodes contains all of them, because kube-scheduler before 1.21 reads only this map."""
+    """Set the reasons; FailedNodes contains all reasons, because kube-scheduler before 1.21 reads only this map."""
     texts = [dialect.format_misfit(reason) for reason in verdict.reasons]
     numbers = set(failing.numbers)
     result.FailedNodes = _texts(failing, texts, numbers)
@@ -237,7 +241,7 @@ def cut_reason(reason: str) -> str:
 
 def _texts(failing: _Failing, texts: list[str], numbers: set[int]) -> dict[str, str]:
     if len(numbers) == 1:
-        # In the common case of one reason for thousands of nodes, this is four times as fast.
+        # This is four times as fast in the common case that thousands of nodes have the same reason.
         return dict.fromkeys(failing.names, texts[next(iter(numbers))])
     return dict(zip(failing.names, map(texts.__getitem__, failing.numbers), strict=True))
 

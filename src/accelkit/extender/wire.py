@@ -11,13 +11,13 @@ from accelkit.model.pending_pod import PendingPod
 
 
 class RawNodes(msgspec.Struct):
-    """A node list whose items are not decoded, because the response contains the nodes that fit unchanged."""
+    """A node list whose items are not decoded, because the nodes that fit are returned unchanged."""
 
     items: list[msgspec.Raw] | None = None
 
 
 class Args(msgspec.Struct):
-    """ExtenderArgs: node names if the scheduler's configuration sets nodeCacheCapable, otherwise complete nodes."""
+    """ExtenderArgs, which contains node names if nodeCacheCapable is set in the scheduler, otherwise complete nodes."""
 
     Pod: PendingPod
     Nodes: RawNodes | None = None

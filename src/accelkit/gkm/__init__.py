@@ -1,1 +1,1 @@
-"""Custom resources of kernel caches: types, conditions, names and file paths, without I/O."""
+"""Custom resources for kernel caches: types, conditions, names and file paths, without I/O."""

@@ -1,4 +1,4 @@
-"""Conditions of caches: their types, reasons and transition times."""
+"""Conditions of caches, with their types, reasons and transition times."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX_MESSAGE: Final = 1024
 class ConditionType(StrEnum):
     """Type of a condition.
 
-    RESOLVED: the tag of the image was resolved to a digest. VERIFIED: a signer from the policies signed the image.
+    RESOLVED: the tag of the image was resolved to a digest. VERIFIED: the signatures of the image satisfy the policies.
     COMPATIBLE: cards can load the cache. EXTRACTED: the files of the cache are at the path from which pods mount them.
-    READY: pods may use the cache. A whole cache is ready if it is ready on at least one node, or in each namespace, and
-    has not failed on any node or in any namespace. OUTDATED: pods use a former digest. EFFECTIVE: workloads find their
-    kernels in the cache. DEGRADED: the cache failed on a node or in a namespace, even if it is ready on other nodes or
-    in other namespaces.
+    READY: pods may use the cache. In the status of a cache, READY means that the cache is ready on at least one node or
+    in all namespaces, and has not failed on any node or in any namespace. OUTDATED: pods use a previous digest.
+    EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed on a node or in a namespace, even
+    if it is ready on other nodes or in other namespaces.
     """
 
     RESOLVED = "Resolved"
@@ -35,7 +35,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason of a condition. Conditions also use the reasons of verdicts on signatures and cards."""
+    """Reason for a condition. Conditions also use the reasons from verdicts on signatures and cards."""
 
     RESOLVED = "Resolved"
     VERIFIED = "Verified"
@@ -73,10 +73,10 @@ class Reason(StrEnum):
     FAILED_ON_NODES = "FailedOnNodes"
     CONTENT_CHANGED = "ContentChanged"
     IMAGE_VOLUMES_UNSUPPORTED = "ImageVolumesUnsupported"
-    # A pod mounts, or would mount, a claim as writable although all pods share its files.
+    # A pod mounts, or would mount, a claim as writable, although all pods share the files.
     WRITABLE_POD = "WritablePod"
-    # Like ClaimExists, but claims of accelkit still exist. Admission policies may ignore the name only if the reason is
-    # ClaimExists.
+    # Same as ClaimExists, but claims from accelkit still exist. Admission policies may ignore the name only if the
+    # reason is ClaimExists.
     CLAIM_TAKEN = "ClaimTaken"
     NOT_BOUND = "NotBound"
     TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
@@ -84,7 +84,7 @@ class Reason(StrEnum):
 
 # Work is in progress, without a failure.
 UNDER_WAY: Final = frozenset({Reason.PENDING, Reason.EXTRACTING, Reason.RETRYING})
-# A source could not be read, so there is no verdict.
+# There is no verdict, because a source could not be read.
 UNDECIDED: Final = frozenset(
     {
         Reason.REGISTRY_UNAVAILABLE,
@@ -93,17 +93,17 @@ UNDECIDED: Final = frozenset(
         Reason.POLICY_UNREADABLE,
     }
 )
-# The cache is not, or is no longer, intended for this node or namespace.
+# The cache is not intended for this node or namespace, or is no longer intended for it.
 NOT_MEANT: Final = frozenset({Reason.INCOMPATIBLE, Reason.NO_CARDS, Reason.NAMESPACE_MISSING, Reason.DELETING})
-# Reasons of the condition Verified that are not verdicts and may disappear although the cache does not change.
+# Reasons for the condition Verified that are not verdicts, and that may disappear without a change of the cache.
 PASSING: Final = UNDER_WAY | UNDECIDED
-# Reasons of Ready and Extracted on one node or in one namespace that do not degrade the cache. UNDECIDED is excluded
-# because a node or namespace without access to the image degrades the cache.
+# Reasons for Ready and Extracted on one node or in one namespace that do not degrade the cache. UNDECIDED is not
+# included, because the cache is degraded if a node or namespace has no access to the image.
 NO_FAILURE: Final = UNDER_WAY | NOT_MEANT
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
-    """A condition as Kubernetes defines it; `status` is True, False or Unknown."""
+    """A condition as defined by Kubernetes. `status` is True, False or Unknown."""
 
     type: str
     status: str
@@ -114,7 +114,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool | None) -> Condition:
-    """Return a condition without times; `holds` is None if the status is unknown."""
+    """Return a condition without times. If `holds` is None, the status is Unknown."""
     status = "Unknown" if holds is None else str(holds)
     return Condition(type_.value, status, str(reason), shorten(message, MAX_MESSAGE))
 
@@ -122,10 +122,10 @@ def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool |
 def merge_conditions(
     former: Iterable[Condition], present: Sequence[Condition], *, now: str, generation: int = 0
 ) -> list[Condition]:
-    """Return the current conditions; conditions whose status did not change keep their transition times.
+    """Return the current conditions, with the previous transition times if the status has not changed.
 
     Args:
-        former: the previous conditions; types that are not in `present` are dropped.
+        former: the previous conditions. Types that are not in `present` are removed.
         present: the current conditions, in the order in which they are written.
         now: the current time, RFC 3339.
         generation: the generation of the spec that the conditions describe.
@@ -142,13 +142,13 @@ def merge_conditions(
 def is_failure(condition: Condition) -> bool:
     """Return whether a condition of one node or namespace reports a failure.
 
-    Work in progress is not a failure. A cache that is not intended for the node or namespace has not failed either.
+    It is not a failure if work is in progress, or if the cache is not intended for the node or namespace.
     """
     return condition.status == "False" and condition.reason not in NO_FAILURE
 
 
 def is_refusal(condition: Condition | None) -> bool:
-    """Return whether Verified reports that the image was checked and rejected; otherwise a later check may succeed."""
+    """Return whether the condition Verified is False because of a verdict. Otherwise, a later check may succeed."""
     return condition is not None and condition.status == "False" and condition.reason not in PASSING
 
 

@@ -1,6 +1,6 @@
-"""GKM's custom resources, `gkm.io/v1alpha1`, with their JSON field names and the optional fields that accelkit adds.
+"""GKM's custom resources (`gkm.io/v1alpha1`) with their JSON field names, and optional fields that accelkit adds.
 
-Users write `spec`, the controller writes the status of caches, and the agent of each node writes the status of its
+Users write `spec`. The controller writes the status of caches, and the agent on each node writes the status of its
 node. Annotations are not trusted.
 """
 
@@ -18,17 +18,17 @@ from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
 CACHE_KIND: Final = "GKMCache"
 CLUSTER_CACHE_KIND: Final = "ClusterGKMCache"
 
-# Size limit for the spec of a podTemplate. Users may write 1 MB of affinities, which need ten times as much memory in
-# Python.
+# Size limit for the spec of a podTemplate. Users can write 1 MB of affinity rules, which require ten times as much
+# memory in Python.
 MOST_PLACEMENT_BYTES: Final = 64 << 10
 _finalizers = msgspec.json.Decoder(list[str] | None)
 
 
 class Delivery(StrEnum):
-    """Delivery of the files of a cache to the pods.
+    """How the files of a cache are delivered to pods.
 
-    NODE: a copy on each node, prepared by its agent. NAMESPACE: one claim in each workload namespace, filled by a Job.
-    IMAGE: an image volume of the pod. AUTO: NAMESPACE if `accessModes` has ReadOnlyMany or ReadWriteMany and
+    NODE: a copy on each node, created by the node's agent. NAMESPACE: one claim in each workload namespace, filled by a
+    Job. IMAGE: an image volume of the pod. AUTO: NAMESPACE if `accessModes` has ReadOnlyMany or ReadWriteMany and
     `storageClassName` is set, otherwise NODE.
     """
 
@@ -42,11 +42,11 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """metadata of a cache, without labels and annotations, because users may write 1 MB of them.
+    """`metadata` of a cache without labels and annotations, because users can fill these with 1 MB of text.
 
     Attributes:
-        finalizers_text: the finalizers as JSON, not decoded for the same reason. An update must contain all of them,
-            in addition to accelkit's own.
+        finalizers_text: the finalizers as JSON, which are not decoded for the same reason. An update must contain all
+            finalizers, including accelkit's own finalizer.
     """
 
     generation: int = 0
@@ -55,7 +55,7 @@ class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     finalizers_text: msgspec.Raw = msgspec.field(name="finalizers", default=_NOTHING)
 
     def __post_init__(self) -> None:
-        """Copy the finalizers, so that the page that contains them can be freed."""
+        """Copy the finalizers, so that the memory of the received page can be freed."""
         if self.finalizers_text is not _NOTHING:
             self.finalizers_text = msgspec.Raw(bytes(self.finalizers_text))
 
@@ -66,13 +66,13 @@ class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
 
 
 class ReportMeta(ObjectMeta, rename="camel", omit_defaults=True):
-    """metadata of a node's report, or of a SignerPolicy."""
+    """`metadata` of a node's report or of a SignerPolicy."""
 
     generation: int = 0
 
 
 class PodPlacement(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of a podTemplate: the nodes on which Jobs that fill claims may run, in the fields of a pod's spec."""
+    """`spec` of a podTemplate: the fields of a pod's spec that restrict the nodes for Jobs that fill claims."""
 
     node_selector: dict[str, str] | None = None
     tolerations: list[dict[str, Any]] | None = None
@@ -84,21 +84,21 @@ _TOO_LARGE: Final = msgspec.Raw(b'"too large"')
 
 
 class PodTemplate(msgspec.Struct, omit_defaults=True):
-    """podTemplate of a cache, stored as JSON and decoded only when a pod is built from it."""
+    """`podTemplate` of a cache, which is stored as JSON and decoded only when a pod is created from it."""
 
     spec: msgspec.Raw = _NOTHING
 
     def __post_init__(self) -> None:
-        """Copy the spec, so that the page that contains it can be freed; drop a spec that is too large."""
+        """Copy the spec, so that the memory of the received page can be freed. Discard a spec that is too large."""
         if self.spec is not _NOTHING:
             whole = bytes(self.spec)
             self.spec = msgspec.Raw(whole) if len(whole) <= MOST_PLACEMENT_BYTES else _TOO_LARGE
 
     def read(self) -> PodPlacement:
-        """Return the nodes on which pods may run.
+        """Return the fields that restrict the nodes on which pods may run.
 
         Raises:
-            CacheError: the spec is too large, or does not have the fields of a pod.
+            CacheError: the spec is too large, or does not have the fields of a pod's spec.
         """
         if self.spec == _TOO_LARGE:
             raise CacheError(f"spec.podTemplate.spec is larger than {MOST_PLACEMENT_BYTES} bytes; shorten it")
@@ -109,26 +109,27 @@ class PodTemplate(msgspec.Struct, omit_defaults=True):
 
 
 class SecretName(msgspec.Struct, omit_defaults=True):
-    """The name of a Secret in the namespace of the cache; for a ClusterGKMCache, in the namespace of accelkit."""
+    """The name of a Secret in the namespace of the cache or, for a ClusterGKMCache, in accelkit's namespace."""
 
     name: str = ""
 
 
 class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """spec of both kinds of caches.
+    """`spec` of a GKMCache or ClusterGKMCache.
 
     Attributes:
         image: the image of the cache, by tag or digest.
-        pod_template: the nodes on which Jobs that fill claims run.
-        storage_class_name: the storage class of claims that Jobs fill; empty for the cluster's default.
+        pod_template: restrictions on the nodes on which Jobs that fill claims run.
+        storage_class_name: the storage class of claims that Jobs fill; empty for the default storage class of the
+            cluster.
         access_modes: the access modes of claims that Jobs fill.
         workload_namespaces: the namespaces in which pods use a ClusterGKMCache. Pods use a GKMCache only in its own
             namespace.
         image_pull_secrets: Secrets with credentials for the registry.
-        mount_path: the path at which workloads mount the cache; empty for the path that the image states as its
-            capture path.
-        delivery: the way in which pods get the files.
-        size: the size of claims that Jobs fill, as a quantity; empty for the size that the image states.
+        mount_path: the path at which workloads mount the cache; empty for the capture path that the image specifies.
+        delivery: how the files are delivered to pods.
+        size: the size of claims that Jobs fill, as a quantity; empty to derive it from the size that the image
+            specifies.
     """
 
     image: str = ""
@@ -143,7 +144,7 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """State of a cache in one namespace; `pvcOwner` is Agent if nodes hold the files, Operator if a Job wrote them."""
+    """State of a cache in one namespace. `pvcOwner` is Agent if nodes store the files, Operator if a Job wrote them."""
 
     pv_name: str = ""
     pvc_name: str = ""
@@ -153,7 +154,7 @@ class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheCounts(msgspec.Struct, rename="camel"):
-    """Numbers of nodes and pods of a cache; zeros are also written, so that a merge patch replaces former numbers."""
+    """Numbers of nodes and pods of a cache. Zeros are not omitted, so that a merge patch replaces previous numbers."""
 
     node_cnt: int = 0
     node_in_use_cnt: int = 0
@@ -165,12 +166,12 @@ class CacheCounts(msgspec.Struct, rename="camel"):
 
 
 class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Signatures of the resolved digest, and the policies against which they were verified.
+    """Verified signatures of the resolved digest, with the digest of the policies.
 
     Attributes:
         digest: the digest that was verified.
-        policy_digest: the digest of the policies that cover the image; if it changes, the image is verified again.
-        signatures: policy, signer and identity of each signature that counts.
+        policy_digest: the digest of the policies that cover the image. If it changes, the image is verified again.
+        signatures: the policy, signer and identity of each accepted signature.
         verified_at: the time of the verification, RFC 3339.
     """
 
@@ -181,7 +182,7 @@ class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A folder of a cache and the path at which a container has to mount it.
+    """A folder of a cache, and the path at which a container must mount it.
 
     Attributes:
         sub_path: the folder below the root of the cache; empty for the whole cache.
@@ -193,23 +194,24 @@ class CacheMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of both kinds of caches.
+    """`status` of a GKMCache or ClusterGKMCache.
 
     Attributes:
-        resolved_digest: the verified digest that nodes prepare and pods get; no other field states it.
+        resolved_digest: the verified digest that nodes extract and pods use. No other field contains it.
         resolved_image: the `spec.image` that was resolved to that digest.
-        previous_digests: former digests that pods may still use.
+        previous_digests: previous digests that pods may still use.
         mount_path: the path at which workloads mount the cache, which the controller determines.
-        cache_bytes: the size of its files.
+        cache_bytes: the size of the files of the cache.
         observed_generation: the generation of `spec` that this status describes.
-        cache_format: `triton`, `vllm` or `habana`; the folder of the image that contains the files has this name.
-        capture_path: the path at which the cache was captured; empty if the image does not state it.
+        cache_format: the format of the cache: `triton`, `vllm` or `habana`. It determines the folder in the image that
+            contains the files.
+        capture_path: the path at which the cache was captured; empty if the image does not specify it.
         relocatable: whether the unchanged files work at a path other than the capture path; None if this is unknown.
-        mounts: the folders of the cache that a container mounts, the root first; empty if the image does not state
-            them.
-        variables: the environment variables that point the framework to the mounted folders.
-        recorded_environment: the environment variables that were set when the cache was captured, if its image or its
-            files state them.
+        mounts: the folders of the cache that a container mounts, beginning with the root; empty if the image does not
+            specify them.
+        variables: the environment variables that configure the framework to use the mounted folders.
+        recorded_environment: the environment variables that were set when the cache was captured, if the image or the
+            files contain them.
     """
 
     resolved_digest: str = ""
@@ -248,7 +250,7 @@ class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """`NAMESPACE/NAME`, or `/NAME` for a ClusterGKMCache."""
+        """The key of the cache: `NAMESPACE/NAME`, or `/NAME` for a ClusterGKMCache."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
@@ -258,7 +260,7 @@ class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Cards of one node that have the same product and driver."""
+    """Cards on one node that have the same product name and driver version."""
 
     gpu_type: str = ""
     driver_version: str = ""
@@ -266,7 +268,7 @@ class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CachePod(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A pod on the node that mounts the cache, and the number of files that it compiled; None if not measured."""
+    """A pod on the node that mounts the cache, and the number of files that it compiled, or None if it is unknown."""
 
     pod_namespace: str = ""
     pod_name: str = ""
@@ -278,15 +280,15 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """One digest of one cache on one node.
 
     Attributes:
-        compatible_gpus: the indices of the cards that can load its kernels.
+        compatible_gpus: the indices of the cards that can load the kernels.
         incompatible_gpus: the indices of the other cards.
-        volume_size: the size of its files on the node in bytes.
+        volume_size: the size of the files on the node, in bytes.
         path: the path of the files; empty if the node does not have them.
         pods: the pods on the node that mount the cache.
-        conditions: Compatible, Extracted, Ready, Outdated, Effective, and Degraded if files were changed. A former
-            digest has only Outdated.
+        conditions: Compatible, Extracted, Ready, Outdated, Effective and, if files were changed, Degraded. A previous
+            digest has only the condition Outdated.
         recorded_environment: the environment variables that were set when the cache was captured, read from its files;
-            empty as soon as the status of the cache contains them.
+            empty once the status of the cache contains them.
     """
 
     compatible_gpus: list[int] = msgspec.field(name="compatibleGPUs", default_factory=list)
@@ -301,7 +303,7 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a GKMCacheNode: all caches of its namespace on one node, by name and digest."""
+    """`status` of a GKMCacheNode: all caches of the namespace on one node, by name and digest."""
 
     node_name: str = ""
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)
@@ -311,7 +313,7 @@ class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheNode(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A GKMCacheNode, one for each namespace and node, or a ClusterGKMCacheNode; it is named after the node."""
+    """A GKMCacheNode (one per namespace and node) or a ClusterGKMCacheNode, both of which are named after the node."""
 
     metadata: ReportMeta
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
@@ -319,7 +321,7 @@ class CacheNode(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class SignerPolicyObject(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A SignerPolicy of the cluster, `accelkit.io/v1alpha1`; `spec` has the format of the policy file."""
+    """A SignerPolicy in the cluster (`accelkit.io/v1alpha1`). `spec` has the same format as in a policy file."""
 
     metadata: ReportMeta
     spec: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Views of results, which the commands print as JSON or YAML and the Ansible modules return."""
+"""Views of results, which commands print as JSON or YAML, and Ansible modules return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError,
 
 
 class SignatureView(msgspec.Struct, frozen=True):
-    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null if not proven."""
+    """A signature that satisfies a policy. `log_index` and `signed_at` (RFC 3339) are null if they are not verified."""
 
     policy: str
     signer: str
@@ -26,7 +26,7 @@ class SignatureView(msgspec.Struct, frozen=True):
 
 
 class FailureView(msgspec.Struct, frozen=True):
-    """The reason why a signature does not count."""
+    """The reason why a signature is rejected."""
 
     reason: str
     message: str
@@ -35,7 +35,7 @@ class FailureView(msgspec.Struct, frozen=True):
 
 
 class VerificationView(msgspec.Struct, frozen=True):
-    """A verdict on an image; `retryable` means that there is no verdict yet, so a later attempt may succeed."""
+    """A verdict on an image. If `retryable` is true, there is no verdict yet, and a later attempt may succeed."""
 
     image: str
     digest: str | None
@@ -49,7 +49,7 @@ class VerificationView(msgspec.Struct, frozen=True):
 
 
 class FactorView(msgspec.Struct, frozen=True):
-    """A factor that decides whether the workload finds kernels; `agrees` is null unless both values are known."""
+    """A factor that determines whether the workload finds kernels; `agrees` is null unless both values are known."""
 
     name: str
     agrees: bool | None
@@ -75,7 +75,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """Properties of a cache that its image states; the other properties are null."""
+    """Properties of a cache from its image. Properties that the image does not specify are null."""
 
     image: str
     digest: str
@@ -95,7 +95,7 @@ class ImageView(msgspec.Struct, frozen=True):
 
 
 class ExtractionView(msgspec.Struct, frozen=True):
-    """An extracted cache; `changed` is true if this call extracted it, `extracted_at` is the time in RFC 3339."""
+    """An extracted cache. `changed` is true if this call extracted it. `extracted_at` is a time in RFC 3339 format."""
 
     image: str
     digest: str
@@ -123,7 +123,7 @@ class PreviewView(msgspec.Struct, frozen=True):
 
 
 class BuildView(msgspec.Struct, frozen=True):
-    """An image that was built; `secrets` are variables in the files of the cache that look like secrets."""
+    """An image that was built. `secrets` lists variables in the files of the cache that look like secrets."""
 
     image: str
     digest: str
@@ -183,7 +183,7 @@ def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView
 
 
 def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
-    """Return the view of an image; `digest` belongs to its name and may identify an index."""
+    """Return the view of an image. `digest` is the digest of its reference, which may refer to an index."""
     labels = image.labels
     return ImageView(
         image=str(image.reference.with_digest(digest)),
@@ -239,7 +239,7 @@ def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
 
 
 def describe_build(image: str, built: BuiltImage, *, signed: bool = False) -> BuildView:
-    """Return the view of a built image; `signed` states whether it was signed."""
+    """Return the view of a built image. `signed` specifies whether the image was signed."""
     return BuildView(
         image=image,
         digest=built.digest,

@@ -1,8 +1,8 @@
-"""Extraction of one cache into a dedicated volume, whose root contains the files that pods mount.
+"""Extraction of one cache to a dedicated volume. The root of the volume contains the files that pods mount.
 
-Extraction writes into a hidden folder of the volume, in which the cache becomes visible only after all bytes are
-verified. Then each top-level entry of the cache is moved to the root. The record is written last: a volume without a
-record does not count as filled, regardless of how many files it contains.
+The cache is first extracted to a hidden folder in the volume, and becomes visible there only after all bytes are
+verified. Each top-level entry of the cache is then moved to the root. The record is written last. A volume without a
+record is treated as incomplete, regardless of how many files it contains.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.extraction.record import HIDDEN, read_record, write_record
 from accelkit.kernelcache.registry import RegistryClient
 
-# Names that file systems create themselves.
+# Names of entries that file systems create.
 _FOREIGN = frozenset({"lost+found"})
 
 
 async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> CompletionRecord:
-    """Fill the volume at `request.base` with a verified cache; do not change a volume that already contains the cache.
+    """Fill the volume at `request.base` with a verified cache, unless the volume already contains the cache.
 
     Raises:
         CacheError: the volume contains other data, the image is not a cache image, or the disk is full.
-        UnverifiedError: the signatures of the image do not satisfy the policies; the volume stays empty.
+        UnverifiedError: the signatures of the image do not satisfy the policies; the volume is not filled.
         RegistryError: the registry failed.
     """
     root = request.base.absolute()
@@ -51,10 +51,10 @@ async def fill_volume(client: RegistryClient, request: ExtractionRequest) -> Com
 
 
 def check_volume(root: Path, digest: str, mount_path: str) -> CompletionRecord:
-    """Return the record of a filled volume after checking, without writing, that no file is missing.
+    """Check that no file is missing in a filled volume, without writing to the volume, and return the record.
 
     Raises:
-        CacheError: the volume is not filled with the digest, or files are missing.
+        CacheError: the volume does not contain the cache with this digest, or files are missing.
     """
     place = Place.of(root, digest, mount_path)
     record = _read_filled(root, digest, place.mount_path)
@@ -85,7 +85,7 @@ def _read_filled(root: Path, digest: str, mount_path: str) -> CompletionRecord |
 
 
 def _require_own(root: Path) -> None:
-    """Reject a volume with unexpected files, unless the hidden folder shows that an earlier call began to fill it."""
+    """Reject a volume with unexpected files, unless it has the hidden folder of an earlier attempt to fill it."""
     try:
         names = {each.name for each in root.iterdir()} - _FOREIGN
     except OSError as exc:
@@ -105,11 +105,13 @@ def _publish(root: Path, place: Place, record: CompletionRecord) -> None:
                 f"the root of the cache contains {child.name!a}, a name that is reserved in volumes",
                 next_step="build the image without it",
             )
-        # The folder may be left from a Job that was killed while it moved files. This Job extracted the cache again.
+        # The folder may exist because a Job was killed while it moved files. The current Job has extracted the cache
+        # again.
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         child.rename(target)
-    # The record states that the files are complete, so they are synced first. The disk may be cloned at any time.
+    # The files are synced before the record is written, because the record implies that they are complete, and the disk
+    # may be cloned at any time.
     os.sync()
     write_record(root / HIDDEN, record)
     shutil.rmtree(place.folder)

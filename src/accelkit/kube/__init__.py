@@ -1,1 +1,1 @@
-"""Kubernetes API access: connections, requests, watches, leases, events. Only this package calls the API server."""
+"""Kubernetes API access: connections, requests, watches, Leases and Events. Only this package calls the API server."""

@@ -1,8 +1,8 @@
-"""HTTP client of the API server: it sends and returns bytes, and raises typed errors.
+"""HTTP client for the API server, which sends and returns bytes, and raises typed errors.
 
-Callers decode the responses with msgspec; this module does not handle kinds. Every request has a deadline. The client
-does not repeat a POST or PATCH, because only the caller can decide whether it may be repeated. aiohttp repeats other
-requests once if an idle connection was closed.
+Callers decode the responses with msgspec; this module does not depend on object kinds. Every request has a timeout. The
+client does not repeat POST and PATCH requests, because only the caller can decide whether they may be repeated. If an
+idle connection was closed, aiohttp repeats other requests once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
-    # JSON is valid YAML, so the body is sent as JSON.
+    # The body is sent as JSON, which is valid YAML.
     "apply": "application/apply-patch+yaml",
 }
-# One watch event is one line. A pod can have 1.5 MiB and a list page far more.
+# A watch event is one line. A Pod can have a size of 1.5 MiB, and a list page can be much larger.
 _READ_BUFFER_BYTES = 1 << 20
 _PAGE_TIMEOUTS = 6
-# The API server never redirects, so every status except 2xx is a refusal.
+# The API server does not redirect requests, so every status other than 2xx is an error.
 _FIRST_REFUSAL = 300
 
 
@@ -50,7 +50,7 @@ class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     details: _Details | None = None
-    # Accelkit's services return this field, without a reason, through the API server's proxy.
+    # accelkit's services return this field, without a reason, through the API server's proxy.
     error: str = ""
 
 
@@ -58,11 +58,11 @@ _status = msgspec.json.Decoder(_Status)
 
 
 class ApiClient:
-    """A session with one API server; use it as an asynchronous context manager.
+    """A session with one API server. Use it as an asynchronous context manager.
 
     Args:
         connection: the API server and the credentials.
-        timeout_seconds: the deadline of each request, including the time to connect.
+        timeout_seconds: the timeout for each request, including the time to connect.
         connections: the maximum number of concurrent requests.
     """
 
@@ -70,14 +70,15 @@ class ApiClient:
         self.server, self.context = connection.server, connection.context
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        # A page may take longer than other requests while data arrives. The silence and the total time are limited.
+        # A page may take longer than other requests while data arrives. The time without data and the total time are
+        # limited.
         self._page_timeout = aiohttp.ClientTimeout(
             total=_PAGE_TIMEOUTS * timeout_seconds, connect=timeout_seconds, sock_read=timeout_seconds
         )
         self._limit = connections
-        # These options belong to each request, because a session has no such settings. The API server's proxy passes
-        # on responses from pods and services unchanged, and a redirect in a response would be followed with the
-        # client's credentials.
+        # These options are specified for each request, because a session has no such settings. The API server's proxy
+        # returns responses from pods and services unchanged. If such a response contained a redirect, it would be
+        # followed with the client's credentials.
         self._route: dict[str, Any] = {"allow_redirects": False}
         if connection.server_name:
             self._route["server_hostname"] = connection.server_name
@@ -94,7 +95,7 @@ class ApiClient:
             read_bufsize=_READ_BUFFER_BYTES,
             headers=[("Accept", "application/json"), *at.headers],
             proxy=at.proxy,
-            # The API server sets no cookies, and a lookup costs time in each request.
+            # The API server does not set cookies, and a cookie lookup would delay each request.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
@@ -106,27 +107,28 @@ class ApiClient:
     async def get(
         self, path: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """GET `path`; raise ApiError unless the response is 2xx."""
+        """Send a GET request for `path`; raise ApiError unless the response is 2xx."""
         return await self._request("GET", path, query=query, headers=headers)
 
     async def get_page(
         self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = ""
     ) -> bytes | bytearray:
-        """GET one page of a list, which may take longer than other requests if data keeps arriving.
+        """Read one page of a list. This may take longer than other requests if data continues to arrive.
 
         Args:
             path: the collection.
-            query: selectors, limit and continue token.
+            query: the selectors, the limit and the continue token.
             max_bytes: the maximum accepted size of the page.
-            accept: media type of the response; empty for the collection's default.
+            accept: the media type of the response; empty for the default media type of the collection.
 
         Raises:
             PageTooLargeError: the page is larger than `max_bytes`, or did not arrive in time.
-            ApiError: the response is not 2xx, or there is none.
+            ApiError: the response is not 2xx, or there is no response.
         """
         answer = bytearray()
         try:
-            # A compressed page of repeated text could be a thousand times as large in memory as on the network.
+            # If compression were enabled, a page of repeated text could be a thousand times as large in memory as on
+            # the network.
             headers = {"Accept-Encoding": "identity", **self._headers(), **({"Accept": accept} if accept else {})}
             url = self._url(path, query)
             async with self._open().get(url, headers=headers, timeout=self._page_timeout, **self._route) as response:
@@ -152,32 +154,32 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """POST `body` as JSON; raise ApiError unless the response is 2xx."""
+        """Send a POST request with `body` as JSON; raise ApiError unless the response is 2xx."""
         return await self._request("POST", path, body, query=query, headers=headers)
 
     async def put(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
-        """PUT `body` as JSON; raise ApiError unless the response is 2xx."""
+        """Send a PUT request with `body` as JSON; raise ApiError unless the response is 2xx."""
         return await self._request("PUT", path, body, query=query)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH an object with a patch of this kind; raise ApiError unless the response is 2xx.
+        """Send a PATCH request with a patch of the specified kind; raise ApiError unless the response is 2xx.
 
-        For the kind `apply`, the patch is the desired object. The server requires `fieldManager` in the query, and
+        For the kind `apply`, the patch is the desired object. The API server requires `fieldManager` in the query, and
         records this manager as the owner of the fields.
         """
         return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, body: object | None = None) -> bytes:
-        """DELETE with DeleteOptions in `body`; raise ApiError unless the response is 2xx."""
+        """Send a DELETE request with DeleteOptions in `body`; raise ApiError unless the response is 2xx."""
         return await self._request("DELETE", path, body)
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines; raise ApiError if it is refused or silent for over `silence_seconds`."""
+        """Open a watch and yield its lines; raise ApiError if it is rejected or has no data for `silence_seconds`."""
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
             request = self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout, **self._route)
@@ -213,7 +215,7 @@ class ApiClient:
         return ApiError(f"{method} {self.server}{path} received no response: {str(error) or type(error).__name__}")
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
-        # The URL is encoded here once. Parsing and quoting it again would cost a tenth of a whole request.
+        # The URL is encoded only once. Parsing and quoting it again would take a tenth of the time of a request.
         return URL(f"{self.server}{path}?{urlencode(query)}" if query else self.server + path, encoded=True)
 
     def _headers(self) -> dict[str, str]:
@@ -227,7 +229,7 @@ class ApiClient:
 
 
 def _accept(status: int, answer: bytes) -> bytes:
-    """Return the response to a successful request.
+    """Return the body of a successful response.
 
     Raises:
         ApiError: the status is not 2xx.
@@ -243,18 +245,18 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
     message = decoded.message or decoded.error or f"HTTP {status}"
-    # The message repeats all causes except this one, which names the PodDisruptionBudget.
+    # The message already contains all causes except this cause, which contains the name of the PodDisruptionBudget.
     causes = decoded.details.causes or () if decoded.details else ()
     budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget" and cause.message]
     return ApiError(" ".join([message, *budgets]), status=status, reason=decoded.reason)
 
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    # StreamReader.readline rejects lines longer than its buffer, and events can be longer.
+    # StreamReader.readline rejects lines that are longer than its buffer, and events can be longer.
     pending, searched = bytearray(), 0
     async for chunk in content.iter_any():
         pending += chunk
-        # Search from the end of the last chunk: otherwise each chunk of a long event would be searched again.
+        # Search only the new data. Otherwise, all chunks of a long event would be searched again for each new chunk.
         while (end := pending.find(b"\n", searched)) >= 0:
             yield bytes(pending[:end])
             del pending[: end + 1]

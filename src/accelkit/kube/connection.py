@@ -1,4 +1,4 @@
-"""Discovery of the API server and its credentials, in the same order as kubernetes.core's modules."""
+"""Discovery of the API server and credentials, in the same order as in the modules of kubernetes.core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kubernetes import client
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# The pods of the embedded cluster are processes that share the folders of this machine.
+# Pods in the embedded cluster are processes that share the file system of this machine.
 SERVICE_ACCOUNT_VARIABLE = "ACCELKIT_SERVICE_ACCOUNT"
 
 
@@ -31,14 +31,14 @@ class Connection:
     """An API server and credentials.
 
     Attributes:
-        server: URL without a trailing slash.
-        tls: None for plain HTTP.
+        server: the URL, without a trailing slash.
+        tls: the TLS context; None for plain HTTP.
         read_authorization: returns the current value of the Authorization header; None if certificates are used.
-        headers: additional headers of each request, used for impersonation.
+        headers: additional headers for each request, which are used for impersonation.
         server_name: the name that the server's certificate must have, if it differs from the host.
-        proxy: URL of an HTTP proxy.
-        proxy_headers: headers of the requests to the proxy.
-        context: the context of the kubeconfig; empty if the connection does not come from one.
+        proxy: the URL of an HTTP proxy.
+        proxy_headers: headers for requests to the proxy.
+        context: the name of the kubeconfig context; empty if the connection is not from a kubeconfig.
     """
 
     server: str
@@ -56,13 +56,13 @@ def load_connection(
 ) -> Connection:
     """Find the API server and its credentials.
 
-    The first of these sources that exists is used: host and credentials of the options; the kubeconfig or context that
-    the options name; the pod's service account; KUBECONFIG; ~/.kube/config. Each further option then replaces the value
-    of that source.
+    The first existing source in this order is used: the host and credentials in the options; the kubeconfig or context
+    in the options; the pod's service account; KUBECONFIG; ~/.kube/config. Other options then override the values from
+    this source.
 
     Args:
         options: the connection options, or only the path of a kubeconfig; None to read the environment.
-        environ: the environment.
+        environ: the environment variables.
 
     Raises:
         ConfigurationError: no API server is configured, or the configuration cannot be used.
@@ -81,7 +81,7 @@ def load_connection(
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The values from one source, and its name for error messages; None for values that it does not contain."""
+    """The values from one source, and its name for error messages. A missing value is None."""
 
     name: str = "the given host"
     context: str = ""
@@ -97,7 +97,7 @@ class _Found:
 
 def _read_settings(settings: client.Configuration, name: str, context: str) -> _Found:
     def read_authorization() -> str | None:
-        # If a credential plugin runs again, the package writes the files again.
+        # If a credential plugin runs again, the package rewrites the files.
         with credential_files():
             # Earlier releases of the package use the name in `alias`.
             return settings.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -117,7 +117,7 @@ def _read_settings(settings: client.Configuration, name: str, context: str) -> _
 
 
 def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
-    """Return the pod's service account; None outside of pods, and in pods without a service account."""
+    """Return the pod's service account; None outside of pods and in pods without a service account."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     folder = Path(environ.get(SERVICE_ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
     token, authority = folder / "token", folder / "ca.crt"
@@ -132,7 +132,7 @@ def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
 
 
 class _TokenFile:
-    """A token file that the kubelet renews. Each request checks the file, and reads it again after a change."""
+    """A token file that the kubelet renews. Each request checks the file, and reads it again if it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class _TokenFile:
         found = self._path.stat()
         state = found.st_mtime_ns, found.st_ino, found.st_size
         if state != self._file_state:
-            # Store the state from before the read, so that a write during the read is detected the next time.
+            # Store the file state from before the read, so that a write during the read is detected by the next check.
             self._value, self._file_state = f"Bearer {self._path.read_text().strip()}", state
         return self._value
 
@@ -156,7 +156,7 @@ def _override(found: _Found, options: ConnectionOptions) -> _Found:
         read_authorization = _always(_encode_basic(f"{options.username}:{options.password}"))
     return replace(
         found,
-        # Another host is not the cluster of the context.
+        # If the host is overridden, the context does not describe this cluster.
         context="" if options.host else found.context,
         host=options.host or found.host,
         ca_cert=options.ca_cert or found.ca_cert,

@@ -1,4 +1,4 @@
-"""Writer of Kubernetes Events about pods and nodes, for users and administrators."""
+"""Writer of Kubernetes Events about pods and nodes for users and administrators."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from accelkit.texts import clean
 
 log = logging.getLogger(__name__)
 
-# The API server accepts 1024 bytes.
+# The API server accepts at most 1024 bytes.
 _MAX_MESSAGE: Final = 1000
-# Names have up to 253 characters. The suffix that this module appends takes 17.
+# Names have at most 253 characters. The suffix that this module appends has 17 characters.
 _MAX_PREFIX: Final = 236
 _NODE_NAMESPACE: Final = "default"
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """Reference to the object of an event; a node has no namespace."""
+    """Reference to the object that an event is about. The namespace of a node is empty."""
 
     kind: str
     name: str
@@ -34,12 +34,12 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """Writer of one component's Events. If an event cannot be written, the writer logs and drops it.
+    """Writer of Events from one component. If an event cannot be written, it is logged and discarded.
 
     Args:
         api: an open client.
         component: the reporting component, such as `accelkit-node-agent`.
-        host: the node on which it runs.
+        host: the node on which the component runs.
     """
 
     def __init__(self, api: ApiClient, component: str, host: str) -> None:
@@ -47,11 +47,11 @@ class Events:
         self._source = {"component": component, "host": host}
 
     async def record(self, involved: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Write one event.
+        """Write an event.
 
         Args:
-            involved: the object of the event.
-            reason: one CamelCase word for programs.
+            involved: the object that the event is about.
+            reason: a machine-readable word in CamelCase.
             message: a sentence for users.
             warning: whether the event has the type Warning.
         """
@@ -63,7 +63,7 @@ class Events:
             "metadata": {"name": _name_event(involved), "namespace": namespace},
             "involvedObject": {key: value for key, value in msgspec.to_builtins(involved).items() if value},
             "reason": reason,
-            # The message can contain card IDs and driver texts that node agents publish.
+            # The message can contain card IDs and driver messages that node agents publish.
             "message": clean(message[:_MAX_MESSAGE]),
             "type": "Warning" if warning else "Normal",
             "source": self._source,
@@ -80,5 +80,5 @@ class Events:
 
 
 def _name_event(involved: ObjectReference) -> str:
-    """Return a name for an event, in which each part between dots ends with a letter or digit."""
+    """Return a valid name for an event, in which each part between dots ends with a letter or digit."""
     return f"{involved.name[:_MAX_PREFIX].rstrip('-.')}.{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Probe of the API server, which measures how long the server has not responded.
+"""Probe that measures how long the API server has been unresponsive.
 
-A watch cannot measure that, because a dead connection that was not closed stays silent for minutes.
+A watch cannot measure this time, because a dead connection that was not closed may not be detected for minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 
 class Heartbeat:
-    """Probe that requests `/readyz` of the API server every two seconds.
+    """Probe that requests `/readyz` from the API server every two seconds.
 
     Args:
         api: an open client.
@@ -26,7 +26,7 @@ class Heartbeat:
         self._answered_at = time.monotonic()
 
     def measure_silence_seconds(self) -> float:
-        """Return how many seconds a response has been overdue; 0 while the server responds."""
+        """Return the time for which a response has been overdue, in seconds; 0 while the server responds."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 
     async def run(self) -> None:
@@ -36,7 +36,7 @@ class Heartbeat:
                 await self._api.get("/readyz")
                 self._answered_at = time.monotonic()
             except ApiError as exc:
-                # A refusal is also a response. The watches log the cause.
+                # An error response is also a response. The watches log the cause.
                 if not exc.unanswered:
                     self._answered_at = time.monotonic()
             await asyncio.sleep(_SECONDS)

@@ -1,4 +1,4 @@
-"""Kubeconfig reader, based on the `kubernetes` package: it merges several files and runs credential plugins."""
+"""Kubeconfig reader based on the `kubernetes` package, which merges several files and runs credential plugins."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
     from kubernetes import client
 
 _PLUGINS = ("exec", "auth-provider")
-# The package keeps the temporary files of all callers in one list, and deletes all of them at once. A thread holds this
-# lock while the package writes the files and while it uses them, so that no other thread deletes them.
+# The package stores the temporary files of all callers in one list, and deletes all files at the same time. A thread
+# acquires this lock while the package writes the files and while it uses them, so that another thread cannot delete
+# them.
 _credential_files = threading.RLock()
 
 
 def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str, str]:
-    """Read the kubeconfig that the options name; without these options, read KUBECONFIG or ~/.kube/config.
+    """Read the kubeconfig in the options or, if it is not specified, KUBECONFIG or ~/.kube/config.
 
     Returns:
-        The client settings of the `kubernetes` package, which renew an expired token on request; the name of the
-        kubeconfig for error messages; and the name of its context. Embedded certificates and keys are in temporary
-        files, which exist until the `credential_files` context of the caller ends.
+        The client settings from the `kubernetes` package, which renew an expired token on request; the name of the
+        kubeconfig for error messages; and the name of the context. Embedded certificates and keys are written to
+        temporary files, which exist until the caller's `credential_files` context ends.
 
     Raises:
-        ConfigurationError: no kubeconfig exists, it is invalid, or its plugin returns no credentials.
+        ConfigurationError: no kubeconfig exists, the kubeconfig is invalid, or its plugin returned no credentials.
     """
     source, name = _find(options, environ)
     try:
-        # The import takes half a second and 40 MB, which services in pods never need.
+        # The import takes half a second and 40 MB, and services in pods do not require it.
         from kubernetes import client  # noqa: PLC0415
         from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
         from yaml import YAMLError  # noqa: PLC0415
@@ -46,7 +47,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             next_step="pip install 'accelkit[kubeconfig]'",
         ) from exc
     settings = client.Configuration()
-    # The package's default is localhost.
+    # The default server in the package is localhost.
     settings.host = ""
     try:
         with _collect_errors() as errors:
@@ -58,7 +59,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             loader = kube_config.KubeConfigLoader(
                 document,
                 active_context=options.context or None,
-                # Relative paths are resolved from the folder of the kubeconfig that contains them.
+                # Relative paths are relative to the folder of the kubeconfig that contains them.
                 config_base_path=None,
                 config_persister=save if options.persist_config else None,
             )
@@ -69,7 +70,8 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
         raise ConfigurationError(f"cannot read {name}: {exc}") from exc
     except (ConfigException, ValueError, TypeError, LookupError, AttributeError) as exc:
         raise ConfigurationError(f"cannot use {name}: {exc}") from exc
-    # The package continues without credentials. The only error would be that system:anonymous is forbidden.
+    # The package continues without credentials. The only error would then be that access is forbidden for
+    # system:anonymous.
     if any(plugin in user for plugin in _PLUGINS) and not (settings.api_key or settings.cert_file):
         raise ConfigurationError(
             f"the credential plugin of {name} returned no credentials: {'; '.join(errors) or 'it reports no reason'}",
@@ -80,10 +82,10 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
 
 @contextmanager
 def credential_files() -> Iterator[None]:
-    """Let the package write a kubeconfig's certificates and keys into files, and delete them at the end.
+    """Allow the package to write certificates and keys from a kubeconfig to files, and delete the files on exit.
 
-    The package deletes the files only when Python exits normally. Forked processes of Ansible and killed processes do
-    not delete them.
+    By default, the package deletes the files only when Python exits normally. Forked Ansible processes and killed
+    processes do not delete them.
     """
     with _credential_files:
         try:
@@ -94,7 +96,7 @@ def credential_files() -> Iterator[None]:
 
 
 def _find(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[str | Mapping[str, Any], str]:
-    """Return the paths or the content of the kubeconfig, and its name for error messages."""
+    """Return the paths or content of the kubeconfig, and its name for error messages."""
     given = options.kubeconfig
     if isinstance(given, Mapping):
         return given, "the kubeconfig that was given as a mapping"

@@ -1,10 +1,11 @@
-"""Leader election with a Lease of coordination.k8s.io, with the same rules as client-go.
+"""Leader election with a Lease (coordination.k8s.io), according to the same rules as in client-go.
 
-Clocks of hosts are never compared. A Lease has expired if its record did not change for its duration, measured with the
-local monotonic clock. The term of a leader starts before it sends the renewal. The term ends early enough that writes
-sent within it have taken effect, or have failed, before another candidate can lead.
+The clocks of different hosts are never compared. A Lease has expired if its record has not changed for the duration of
+the Lease, measured with the local monotonic clock. The term of a leader starts before it sends the renewal. The term
+ends early enough that all writes that were sent during the term have succeeded or failed before another candidate can
+lead.
 
-The election of the `kubernetes` package is not used because it blocks a thread.
+The leader election in the `kubernetes` package is not used, because it blocks a thread.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from accelkit.model.object_meta import ObjectMeta
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 15
-# A write that is sent at the end of the term has 5 s to take effect before the Lease expires.
+# A write that is sent at the end of the term must complete within 5 s, before the Lease expires.
 TERM_SECONDS = 9.0
 _RETRY_SECONDS = 2.0
 
@@ -54,19 +55,19 @@ _decoder = msgspec.json.Decoder(_Lease)
 
 @dataclass(frozen=True, slots=True)
 class LeaseName:
-    """Namespace and name of a Lease."""
+    """The namespace and name of a Lease."""
 
     namespace: str
     name: str
 
 
-# This Lease ensures that only one playbook run at a time changes a cluster.
+# This Lease ensures that only one playbook run changes a cluster at any time.
 RUN_LEASE: Final = LeaseName("kube-system", "accelkit-run")
 RUN_LEASE_SECONDS: Final = 60
 
 
 def parse_lease(text: str) -> LeaseName:
-    """Parse NAMESPACE/NAME.
+    """Parse the name of a Lease in the form `NAMESPACE/NAME`.
 
     Raises:
         ConfigurationError: the text does not have this form.
@@ -84,21 +85,22 @@ class Elector:
 
     Args:
         api: an open client.
-        lease: the Lease; it is created if it is missing.
-        identity: the name of this candidate, unique among the candidates.
+        lease: the Lease, which is created if it does not exist.
+        identity: the name of this candidate, which must be unique among the candidates.
         on_acquired: called when this candidate starts to lead.
-        on_lost: called when this candidate stops leading; `leads` already returns False.
-        lease_seconds: how long other candidates wait for a renewal before they take over; at least LEASE_SECONDS if
-            `term_seconds` is None.
-        term_seconds: how long this candidate leads after it sent a renewal; None for a term that is shorter than the
-            Lease by the maximum delay of a write.
-        retry_seconds: the interval between renewals or attempts to acquire; None for 2 s.
-        clock: returns the seconds of a monotonic clock.
+        on_lost: called when this candidate stops leading. At this time, `leads` already returns False.
+        lease_seconds: the time for which other candidates wait for a renewal before they acquire the Lease, in seconds.
+            It must be at least LEASE_SECONDS if `term_seconds` is None.
+        term_seconds: the time for which this candidate leads after it has sent a renewal, in seconds; None for the
+            duration of the Lease minus the maximum delay of a write.
+        retry_seconds: the interval between renewals or attempts to acquire the Lease, in seconds; None for 2 s.
+        clock: returns a monotonic time in seconds.
 
     Attributes:
-        former_seconds: the duration in the record from which this candidate took over the Lease; None if there was no
-            record.
-        resumed: whether the current or last term continues an earlier one, without another leader in between.
+        former_seconds: the duration in the previous leader's record when this candidate acquired the Lease, in seconds;
+            None if there was no record.
+        resumed: whether the current or last term continues an earlier term of this candidate, without another leader in
+            between.
     """
 
     def __init__(
@@ -127,39 +129,40 @@ class Elector:
         self._clock = clock
         self._leading = False
         self._released = False
-        # A renewal and the release must not overlap, because each would mistake the other for a foreign write.
+        # A renewal and the release must not overlap. Otherwise, each would interpret the other as a write by another
+        # candidate.
         self._lock = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
         self.former_seconds: int | None = None
         self.resumed = False
-        # Identifies the acquisition under which this candidate last led.
+        # The acquisition that began the last term of this candidate.
         self._led_acquisition: tuple[str | None, int | None] | None = None
         self._observed_at = 0.0
 
     def leads(self) -> bool:
-        """Return whether this candidate leads now. This depends only on the clock, not on the event loop."""
+        """Return whether this candidate is the leader. The result depends only on the clock, not on the event loop."""
         return self._leading and self._clock() < self._term_ends
 
     @property
     def holder(self) -> str | None:
-        """Identity of the holder when the Lease was last read; None if it had no holder."""
-        # A released Lease contains the empty string.
+        """The identity of the holder when the Lease was last read; None if it had no holder."""
+        # In a released Lease, the holder is an empty string.
         return (self._observed.spec.holder_identity or None) if self._observed else None
 
     @property
     def held_since(self) -> str | None:
-        """Time at which the holder acquired the Lease, in RFC 3339, as last read."""
+        """The time at which the holder acquired the Lease, in RFC 3339 format, from the last read."""
         return self._observed.spec.acquire_time if self._observed else None
 
     @property
     def renewed_at(self) -> str | None:
-        """Time at which the holder last renewed the Lease, in RFC 3339 and by the holder's clock, as last read."""
+        """The time of the last renewal on the holder's clock, in RFC 3339 format, from the last read."""
         return self._observed.spec.renew_time if self._observed else None
 
     @property
     def _lease_ends(self) -> float:
-        """Time on the local clock at which the Lease expires unless it is renewed."""
+        """The time on the local clock at which the Lease expires if it is not renewed."""
         spec = self._observed.spec if self._observed else _Spec()
         return self._observed_at + (spec.lease_duration_seconds or LEASE_SECONDS)
 
@@ -167,7 +170,7 @@ class Elector:
         """Read the Lease.
 
         Raises:
-            ApiError: the API server refused the request or did not respond.
+            ApiError: the API server rejected the request or did not respond.
         """
         answer = await get_if_present(self._api, self._path)
         if answer is None:
@@ -176,7 +179,7 @@ class Elector:
             self._observe(answer)
 
     async def run(self) -> None:
-        """Compete until cancelled."""
+        """Compete for the Lease until cancelled."""
         while True:
             await self.try_acquire_or_renew()
             pause = self._retry_seconds
@@ -186,14 +189,15 @@ class Elector:
             await asyncio.sleep(pause)
 
     async def try_acquire_or_renew(self) -> None:
-        """Try once to acquire or renew the Lease, and call the callbacks; do nothing after the release."""
+        """Try once to acquire or renew the Lease, and call the callbacks. After the release, do nothing."""
         async with self._lock:
             if not self._released:
                 await self._try_acquire_or_renew()
 
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
-        # A response after the end of the term is useless. Half a term leaves time to retry after a lost response.
+        # A response after the end of the term is too late. A timeout of half a term allows a retry after a lost
+        # response.
         left = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
         deadline = min(left, self._term_seconds / 2)
         held = False
@@ -216,9 +220,9 @@ class Elector:
             self._lose()
 
     async def release(self) -> None:
-        """Release the Lease permanently, so that other candidates do not wait until it expires.
+        """Release the Lease permanently, so that other candidates do not have to wait until it expires.
 
-        The caller must first end all work that depends on the Lease.
+        Before this call, the caller must end all work that depends on the Lease.
         """
         self._released = True
         try:
@@ -261,7 +265,8 @@ class Elector:
         except ApiError as exc:
             if not exc.conflict:
                 raise
-            # Another candidate wrote the Lease, or the response to our own write was lost. Read the Lease first.
+            # Another candidate wrote the Lease, or the response to this candidate's own write was lost. Read the Lease
+            # to find out.
             self._observe(await self._api.get(self._path))
             if not self.leads() or self.holder != self._identity:
                 return False
@@ -269,7 +274,7 @@ class Elector:
         return True
 
     def _name_acquisition(self) -> tuple[str | None, int | None] | None:
-        """Return the values of the last record that identify one acquisition of the Lease."""
+        """Return the values in the last record that identify an acquisition of the Lease."""
         return (self._observed.spec.acquire_time, self._observed.spec.lease_transitions) if self._observed else None
 
     async def _put(self, spec: _Spec) -> None:
@@ -300,10 +305,10 @@ async def read_holder(api: ApiClient, lease: LeaseName) -> str | None:
     """Return the holder of a Lease; None if the Lease does not exist or has no holder.
 
     Raises:
-        ApiError: the API server refused the request or did not respond, or the Lease cannot be read.
+        ApiError: the API server rejected the request or did not respond, or the Lease cannot be read.
     """
     answer = await get_if_present(api, build_object_path(build_leases_path(lease.namespace), lease.name))
-    # A released Lease contains the empty string.
+    # In a released Lease, the holder is an empty string.
     return None if answer is None else _decode(answer, lease).spec.holder_identity or None
 
 
@@ -315,7 +320,7 @@ def _decode(answer: bytes, lease: LeaseName) -> _Lease:
 
 
 def build_run_elector(api: ApiClient, identity: str) -> Elector:
-    """Return the elector for the Lease of playbook runs that change the cluster."""
+    """Return an elector for the Lease of playbook runs that change the cluster."""
     return Elector(
         api,
         RUN_LEASE,
@@ -327,10 +332,10 @@ def build_run_elector(api: ApiClient, identity: str) -> Elector:
 
 
 async def delete_run_lease(api: ApiClient, elector: Elector) -> None:
-    """Delete the Lease of playbook runs if this elector holds it; keep the Lease of another holder.
+    """Delete the Lease of playbook runs if this elector holds it.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     if elector.leads():
         await delete_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))

@@ -1,8 +1,8 @@
-"""Reader of whole collections of the API server, page by page; unreadable objects are reported and skipped.
+"""Reader of complete collections from the API server, page by page. Unreadable objects are reported and skipped.
 
-A user with the right to create pods can fill an object with megabytes, and decoded JSON takes six times as much memory.
-So the first page is small, later pages grow while the received size stays below the target, and only the fields that
-the caller needs are kept.
+A user with permission to create pods can fill an object with megabytes of data, and decoded JSON requires six times as
+much memory. Therefore, the first page is small, and later pages grow while the received size is below the target. Only
+the fields that the caller requires are retained.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from accelkit.texts import MAX_QUOTED, shorten
 
 log = logging.getLogger(__name__)
 
-# Objects per page: the maximum, and the number in the first page, while the size of the objects is unknown.
+# Objects per page: the maximum, and the number in the first page, before the size of the objects is known.
 _MOST, _FIRST = 500, 8
-# Bytes per page: the target size, and the largest accepted size.
+# Bytes per page: the target size, and the maximum accepted size.
 _AIM_BYTES, _MOST_BYTES = 8 << 20, 32 << 20
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Errors that the decoder raises, including for invalid UTF-8 and for values that are nested too deeply.
+# Errors that the decoder raises, including errors for invalid UTF-8 and for values that are nested too deeply.
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Listed(Protocol):
-    """An object of a collection, whose metadata contains a version from which a watch can start."""
+    """An object in a collection, whose metadata contains a version at which a watch can start."""
 
     @property
     def metadata(self) -> ObjectIdentity:
-        """Metadata of the object."""
+        """The metadata of the object."""
 
 
 T = TypeVar("T", bound=Listed)
@@ -57,7 +57,7 @@ class _RawPage(msgspec.Struct):
 
 
 class Identified(msgspec.Struct):
-    """The metadata of an object that may otherwise be unreadable."""
+    """The metadata of an object whose other fields may be unreadable."""
 
     metadata: ObjectIdentity
 
@@ -66,17 +66,17 @@ _identified = msgspec.json.Decoder(Identified)
 
 
 def log_unreadable(text: bytes, error: Exception) -> None:
-    """Log that an unreadable object is skipped."""
+    """Log that an unreadable object was skipped."""
     log.warning("skipped unreadable object %s: %s", name_unreadable(text), error)
 
 
 async def list_identities(api: ApiClient, path: str) -> tuple[list[ObjectIdentity], str]:
-    """Return the identity and version of each object of a collection, and the version of the collection.
+    """Return the identity and version of each object in a collection, and the version of the collection.
 
-    The API server only sends metadata, which is a fraction of most objects.
+    The API server sends only metadata, which is a small part of most objects.
 
     Raises:
-        ApiError: as for `list_all`.
+        ApiError: the collection cannot be read (see `list_all`).
     """
     found, version = await list_all(api, path, Identified, accept=_METADATA_ALONE)
     return [each.metadata for each in found], version
@@ -92,20 +92,20 @@ async def list_all(
     on_unreadable: Callable[[bytes, Exception], None] = log_unreadable,
     accept: str = "",
 ) -> tuple[list[T], str]:
-    """Read a whole collection page by page; return its objects and its resource version.
+    """Read a complete collection page by page, and return its objects and its resource version.
 
     Args:
         api: an open client.
         path: the collection.
-        type_: the msgspec type of one object.
+        type_: the msgspec type of the objects.
         query: label and field selectors.
         trim: called with each object before the next page is read, to remove fields that are not needed.
-        on_unreadable: called with each object that cannot be read, and the error; the object is skipped.
-        accept: media type of the pages; empty for the collection's default.
+        on_unreadable: called with the text of each object that cannot be read, and the error. The object is skipped.
+        accept: the media type of the pages; empty for the default media type of the collection.
 
     Raises:
-        ApiError: the API server refused the request or did not respond, or its response cannot be read; 410 if the
-            pages took too long.
+        ApiError: the API server rejected the request or did not respond, or its response cannot be read. The status is
+            410 if reading the pages took too long.
     """
     decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
     items: list[T] = []
@@ -152,7 +152,7 @@ def _read_each(
 
 
 def name_unreadable(text: bytes) -> str:
-    """Return a name for an object that cannot be read."""
+    """Return a name for an unreadable object, for use in messages."""
     try:
         return str(decode(_identified, text).metadata)
     except UNREADABLE:

@@ -1,7 +1,8 @@
-"""Decoder for API server objects with parts that are nested deeper than the JSON decoder can read.
+"""Decoder for API server objects with fields that are nested too deeply for the JSON decoder.
 
 A user who may write an object may also write its `metadata.managedFields`, in which the API server accepts 10,000
-levels of JSON. The decoder also counts the levels of fields that it skips, so it would fail on the whole page.
+levels of JSON. The decoder's depth limit also applies to fields that it skips, so decoding of the whole page would
+fail.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 
 _T = TypeVar("_T")
-# Number of levels that are kept. The fields that accelkit reads are at most 20 levels deep.
+# Maximum number of levels that are decoded. The fields that accelkit reads are at most 20 levels deep.
 _LEVELS: Final = 100
-# Consecutive levels of an object are one match, as in {"f:spec":{"f:containers":{, and so are their ends. Other strings
-# are matched because they may contain brackets.
+# Consecutive levels of an object are one match, as in {"f:spec":{"f:containers":{, and so are consecutive closing
+# brackets. Other strings are matched because they may contain brackets.
 _BRACKET: Final = re.compile(rb"[\[{]")
 _TOKENS: Final = re.compile(
     rb'(?P<begin>(?:\{"[^"\\{}\[\]]*+":|[\[{])++)|(?P<end>[\]}]++)|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL
@@ -24,12 +25,12 @@ _TOKENS: Final = re.compile(
 
 
 def decode(decoder: msgspec.json.Decoder[_T], text: bytes | bytearray) -> _T:
-    """Return the decoded object; values that are nested too deeply to be read are null.
+    """Return the decoded object, in which values that are nested too deeply are null.
 
     Raises:
-        MsgspecError: the text is not valid JSON, or not of the type.
+        MsgspecError: the text is not valid JSON, or does not have the expected type.
         UnicodeDecodeError: the text contains invalid UTF-8.
-        RecursionError: a part that the decoder keeps as text is nested too deeply.
+        RecursionError: a field that the decoder returns as text is nested too deeply.
     """
     try:
         return decoder.decode(text)
@@ -38,7 +39,7 @@ def decode(decoder: msgspec.json.Decoder[_T], text: bytes | bytearray) -> _T:
 
 
 def _cut(text: bytes | bytearray) -> bytes:
-    """Return JSON with null in place of each value that is nested more deeply than the levels that are kept."""
+    """Return the JSON text with null instead of each value that exceeds the maximum number of levels."""
     kept: list[bytes | bytearray] = []
     depth = start = 0
     for token in _TOKENS.finditer(text):
@@ -53,7 +54,7 @@ def _cut(text: bytes | bytearray) -> bytes:
             found = token.group()
             depth += found.count(b"{") + found.count(b"[")
             if before <= _LEVELS < depth:
-                # The first removed value begins at this bracket of the token.
+                # The first removed value begins at this bracket in the token.
                 first = next(itertools.islice(_BRACKET.finditer(found), _LEVELS - before, None))
                 kept += [text[start : token.start() + first.start()], b"null"]
     return b"".join([*kept, text[start:]])

@@ -1,4 +1,4 @@
-"""Functions that read, write and delete single objects, and handle the case that an object does not exist."""
+"""Functions that read, write and delete single objects, including objects that may not exist."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ POLL_SECONDS = 1.0
 
 
 async def get_if_present(api: ApiClient, path: str) -> bytes | None:
-    """GET an object; return None if it does not exist.
+    """Read an object; return None if it does not exist.
 
     Raises:
-        ApiError: the API server refused the request for another reason, or did not respond.
+        ApiError: the API server rejected the request for another reason, or did not respond.
     """
     try:
         return await api.get(path)
@@ -28,10 +28,10 @@ async def get_if_present(api: ApiClient, path: str) -> bytes | None:
 
 
 async def create_or_replace(api: ApiClient, collection: str, name: str, body: object) -> None:
-    """Create an object, or replace the object that already has its name.
+    """Create an object, or replace the existing object with the same name.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     try:
         await api.post(collection, body)
@@ -42,10 +42,10 @@ async def create_or_replace(api: ApiClient, collection: str, name: str, body: ob
 
 
 async def patch_or_create(api: ApiClient, collection: str, name: str, patch: object, body: object) -> None:
-    """Merge a patch into an object, or create `body` if the object does not exist.
+    """Apply a merge patch to an object, or create `body` if the object does not exist.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     try:
         await api.patch(build_object_path(collection, name), patch)
@@ -56,10 +56,10 @@ async def patch_or_create(api: ApiClient, collection: str, name: str, patch: obj
 
 
 async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str] | None = None) -> None:
-    """Delete an object, with DeleteOptions; succeed if it does not exist.
+    """Delete an object with optional DeleteOptions. A missing object is not an error.
 
     Raises:
-        ApiError: the API server refused the request for another reason, or did not respond.
+        ApiError: the API server rejected the request for another reason, or did not respond.
     """
     try:
         await api.delete(path, options)
@@ -69,15 +69,15 @@ async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str
 
 
 async def delete_and_wait(api: ApiClient, path: str, deadline: float) -> None:
-    """Delete an object and wait until it no longer exists; retry if the API server does not respond.
+    """Delete an object, and wait until it no longer exists. If the API server does not respond, retry.
 
     Args:
         api: an open client.
         path: the path of the object.
-        deadline: a time of the `time.monotonic` clock.
+        deadline: a time on the `time.monotonic` clock.
 
     Raises:
-        ApiError: the API server refused the request, or did not respond before the deadline.
+        ApiError: the API server rejected the request, or did not respond before the deadline.
         TimeoutError: the object still exists at the deadline.
     """
     while True:

@@ -1,4 +1,4 @@
-"""Connection options for the API server: the options of kubernetes.core's modules, and their environment variables."""
+"""Connection options for the API server: the options of the kubernetes.core modules and their environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from accelkit.errors import ConfigurationError
 
 PREFIX: Final = "K8S_AUTH_"
-# Option aliases of kubernetes.core's modules; their environment variables are also read.
+# Option aliases in the kubernetes.core modules. Their environment variables are also read.
 ALIASES: Final[Mapping[str, str]] = {
     "validate_certs": "verify_ssl",
     "ca_cert": "ssl_ca_cert",
@@ -24,26 +24,26 @@ _NO: Final = frozenset({"0", "false", "no"})
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """Options of the connection to the API server; None and empty mean that an option is not set.
+    """Options for the connection to the API server. An option that is None or empty is not set.
 
-    The names and meanings are those of kubernetes.core's modules, so that the same variables select the same cluster
-    and user for both.
+    The options have the same names and meanings as in the kubernetes.core modules. Therefore, the same variables select
+    the same cluster and user in accelkit and in these modules.
 
     Attributes:
-        kubeconfig: a path, several paths separated by os.pathsep, or the content of a kubeconfig.
-        context: context of the kubeconfig; its current context by default.
-        host: URL of the API server.
+        kubeconfig: a path, several paths separated by `os.pathsep`, or the content of a kubeconfig.
+        context: the context in the kubeconfig; the current context by default.
+        host: the URL of the API server.
         api_key: a bearer token.
-        username: user name of HTTP basic authentication, with `password`.
-        password: see `username`.
+        username: the user name for HTTP basic authentication.
+        password: the password for HTTP basic authentication.
         validate_certs: whether the server's certificate is verified; True by default.
-        ca_cert: path of the CA certificate of the server.
-        client_cert: path of a client certificate.
-        client_key: path of the key of the client certificate.
-        proxy: URL of an HTTP proxy.
-        no_proxy: comma-separated hosts, domains and networks that are reached without the proxy.
-        proxy_headers: `proxy_basic_auth` and `basic_auth` as `user:password`, and `user_agent`.
-        persist_config: whether renewed tokens are written back to the kubeconfig.
+        ca_cert: the path of the CA certificate of the server.
+        client_cert: the path of a client certificate.
+        client_key: the path of the key of the client certificate.
+        proxy: the URL of an HTTP proxy.
+        no_proxy: a comma-separated list of hosts, domains and networks for which the proxy is not used.
+        proxy_headers: a mapping with `proxy_basic_auth` and `basic_auth` as `user:password`, and `user_agent`.
+        persist_config: whether renewed tokens are written to the kubeconfig.
         impersonate_user: the user to impersonate.
         impersonate_groups: the groups to impersonate.
     """
@@ -67,7 +67,7 @@ class ConnectionOptions:
 
     @classmethod
     def collect(cls, given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Self:
-        """Return the options from `given`, or otherwise from environment variables such as `K8S_AUTH_HOST`.
+        """Return the options from `given` or, if they are not set, from environment variables such as `K8S_AUTH_HOST`.
 
         Raises:
             ConfigurationError: the kubeconfig is neither a path nor a mapping.
@@ -85,7 +85,7 @@ class ConnectionOptions:
 
     @property
     def authenticates(self) -> bool:
-        """Whether host and credentials are all set, so that neither a kubeconfig nor a service account is used."""
+        """Whether the host and credentials are set, so that no kubeconfig or service account is used."""
         credentials = self.api_key, self.username and self.password, self.client_cert and self.client_key
         return bool(self.host and any(credentials))
 

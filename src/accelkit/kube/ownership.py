@@ -1,6 +1,7 @@
-"""Search for the namespaces of an installation, based on objects that only administrators can write.
+"""Search for the namespaces of an accelkit installation, based on objects that only administrators can write.
 
-Labels alone are not proof, because a user who may edit a namespace can set accelkit's labels on objects there.
+Labels alone are not sufficient, because users with write access to a namespace can set accelkit's labels on objects in
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Binding(msgspec.Struct):
 
 
 def build_selector(component: str = "") -> str:
-    """Return the label selector of accelkit's objects, of one component or of all."""
+    """Return the label selector for accelkit's objects of one component or, by default, of all components."""
     labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
@@ -39,11 +40,11 @@ def build_selector(component: str = "") -> str:
 async def find_namespaces(api: ApiClient, known: Collection[str] = ()) -> frozenset[str]:
     """Return the namespaces in which accelkit's labels are trusted.
 
-    These are kube-system, the namespaces whose ServiceAccounts get permissions from accelkit's ClusterRoleBindings, and
-    the `known` namespaces.
+    These are kube-system, the `known` namespaces, and the namespaces of the ServiceAccounts in accelkit's
+    ClusterRoleBindings.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     bindings, _ = await list_all(api, _BINDINGS, _Binding, query={"labelSelector": build_selector()})
     found = {subject.namespace for each in bindings for subject in each.subjects or ()}

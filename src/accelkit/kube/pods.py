@@ -1,4 +1,4 @@
-"""Functions that wait until a pod has run to completion."""
+"""Functions that wait until a pod has completed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import POLL_SECONDS
 from accelkit.model.pod import ENDED_PHASES
 
-# Limit for the log of a pod, so that a faulty kubelet cannot fill the memory of the reader.
+# Size limit for the log of a pod, so that a faulty kubelet cannot exhaust the memory of the reader.
 LOG_BYTES: Final = 4 * 2**20
-# The kubelet keeps retrying in these states, usually without success.
+# In these states, the kubelet continues to retry, usually without success.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 
 
@@ -37,7 +37,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
     @property
     def waiting(self) -> Mapping[str, str]:
-        """State of the first waiting container; empty if no container is waiting."""
+        """The state of the first waiting container; empty if no container is waiting."""
         states = (each.state.get("waiting") for each in self.container_statuses)
         return next((state for state in states if state), {})
 
@@ -51,11 +51,11 @@ _pod = msgspec.json.Decoder(_Pod)
 
 @dataclass(frozen=True)
 class PodProgress:
-    """Progress of a pod.
+    """The progress of a pod.
 
     Attributes:
-        ended: whether the pod has ended.
-        has_no_image: whether the pod cannot get its image.
+        ended: whether the pod has succeeded or failed.
+        has_no_image: whether the image of the pod cannot be pulled.
         message: the latest information about the pod, for use in a sentence.
     """
 
@@ -65,15 +65,15 @@ class PodProgress:
 
 
 async def wait_until_ended(api: ApiClient, path: str, deadline: float) -> PodProgress:
-    """Wait until a pod ends or cannot get its image; retry if the API server does not respond.
+    """Wait until a pod completes or its image cannot be pulled. If the API server does not respond, retry.
 
     Args:
         api: an open client.
         path: the path of the pod.
-        deadline: a time of the `time.monotonic` clock; the pod is read at least once.
+        deadline: a time on the `time.monotonic` clock; the pod is read at least once.
 
     Raises:
-        ApiError: the API server refused the request, for example because the pod does not exist.
+        ApiError: the API server rejected the request, for example because the pod does not exist.
     """
     progress = PodProgress()
     while True:
@@ -92,7 +92,7 @@ async def read_progress(api: ApiClient, path: str) -> PodProgress:
     """Read the progress of a pod.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     status = _pod.decode(await api.get(path)).status
     waiting = status.waiting

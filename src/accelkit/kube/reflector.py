@@ -1,10 +1,11 @@
-"""List and watch of a collection of the API server, with callbacks for each change.
+"""List and watch of a collection on the API server, with callbacks for changes.
 
-The list is consistent (no resourceVersion) and paged. The watch starts at its version and uses bookmarks. After a watch
-ends, the next watch starts at the last received version; 410 Gone, or an error event, causes a new list. Failures cause
-back-off and never stop the reflector. `on_replace` receives the whole collection, and `on_event` one change. Both run
-in the event loop and must not block. An object that cannot be read, or for which `on_event` fails, is logged once and
-counted; other objects are not affected.
+The list is consistent (without resourceVersion) and paged. The watch starts at the version of the list and uses
+bookmarks. After a watch ends, the next watch starts at the last received version. After 410 Gone or an error event, the
+collection is listed again. After a failure, the reflector retries with backoff; it never stops. `on_replace` receives
+the whole collection, and `on_event` receives one change. These callbacks run in the event loop and must not block. If
+an object cannot be read, or `on_event` fails for an object, this is logged once and counted. Other objects are not
+affected.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ T = TypeVar("T", bound=Listed)
 log = logging.getLogger(__name__)
 
 _TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", with additional spaces
-# The server ends each watch after this time, and sends a bookmark about once a minute. Longer silence means that the
-# connection is dead.
+# The server ends each watch after this time, and sends a bookmark about once per minute. If no data arrives for a
+# longer time, the connection is dead.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
-# The time is multiplied by up to 1.5, and the server still ends the watch before the client detects silence.
+# This time is multiplied by up to 1.5. The server still ends the watch before the client treats the connection as dead.
 _SILENT_WATCH_SECONDS = 90
 _BACK_OFF = BackOff(0.2, 10.0)
 _identified = msgspec.json.Decoder(Identified)
@@ -62,19 +63,20 @@ _event = msgspec.json.Decoder(_Event)
 
 
 class Reflector(Generic[T]):
-    """Reflector of one collection: it lists and watches until cancelled.
+    """Reflector for one collection, which lists and watches until cancelled.
 
     Args:
         api: an open client.
-        path: the collection, such as `/api/v1/pods`.
-        type_: the msgspec type of one object; the decoder skips fields that the type does not name.
+        path: the path of the collection, such as `/api/v1/pods`.
+        type_: the msgspec type of the objects. The decoder skips fields that the type does not contain.
         query: label and field selectors.
-        bookmarks: whether the server sends bookmarks, which distinguish a silent watch from a dead one; otherwise the
-            watch ends before the silence limit, and the collection is listed again.
-        trim: called with each object to remove fields that are not needed.
+        bookmarks: whether the server sends bookmarks, which allow the client to detect a dead connection. Without
+            bookmarks, each watch ends before the connection is treated as dead, and the collection is listed again.
+        trim: called with each object to remove fields that are not required.
         on_replace: called with all objects after each list.
-        on_event: called with ADDED, MODIFIED or DELETED and the object.
-        on_unreadable: called with the event type and the text of an object that cannot be read; after `on_replace`.
+        on_event: called with the event type (ADDED, MODIFIED or DELETED) and the object.
+        on_unreadable: called with the event type and the text of each object that cannot be read. For a list, this
+            happens after `on_replace`.
     """
 
     def __init__(
@@ -102,8 +104,8 @@ class Reflector(Generic[T]):
         self._type = type_
         self._change: msgspec.json.Decoder[_Change[T]] = msgspec.json.Decoder(_Change[type_])  # type: ignore[valid-type]
         self._version = ""
-        # The number of requested lists, and the number of the last list that completed. The version cannot replace
-        # these numbers: an event that was received before a list was requested can set the version after the request.
+        # The number of requested lists, and the number of the last list that completed. The version cannot be used
+        # instead, because it can be set after the request by an event that was received before the request.
         self._requested, self._completed = 1, 0
         self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
@@ -111,35 +113,35 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
 
     def measure_silence_seconds(self) -> float:
-        """Return for how many seconds no connection to the API server has been open; 0 while a connection is open."""
+        """Return the time without an open connection to the API server, in seconds; 0 while a connection is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
     @property
     def version(self) -> str:
-        """Last listed or watched version of the collection; during `on_replace` the version of the list."""
+        """The last received version of the collection. During `on_replace`, it is the version of the list."""
         return self._version
 
     @property
     def unreadable(self) -> int:
-        """Number of objects that could not be read."""
+        """The number of objects that could not be read."""
         return self._errors.count
 
     def relist(self) -> None:
-        """List again at once, because a dead watch may not have been detected."""
+        """List the collection again immediately. This is useful if a dead watch may not have been detected."""
         self._requested += 1
-        # If the watch is already ending, a list follows without further action.
+        # If the watch is already ending, the collection is listed without further action.
         if self._running is not None and not self._running.expired():
             self._running.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch the collection until cancelled."""
         while True:
             started = time.monotonic()
             try:
                 await self._list_and_watch()
                 self._failures = 0
                 if time.monotonic() - started < _BACK_OFF.first_seconds:
-                    # Do not send requests without a pause to a server that ends each watch at once.
+                    # Pause between requests, because the server may end each watch immediately.
                     await asyncio.sleep(_BACK_OFF.first_seconds)
             except TimeoutError:
                 # `relist` was called.
@@ -175,7 +177,7 @@ class Reflector(Generic[T]):
             self._api, self._path, self._type, query=self._query, trim=self._trim, on_unreadable=leave_out
         )
         if requested != self._requested:
-            # Another list was requested after this one started, so this one is outdated.
+            # Another list was requested after this list started, so this list is outdated.
             return
         self._completed = requested
         self._on_replace(items)
@@ -200,12 +202,13 @@ class Reflector(Generic[T]):
                     kind, object_ = self._read(line)
                 except UNREADABLE as exc:
                     raise ApiError(f"cannot read the watch of {self._path}: {exc}", status=HTTPStatus.GONE) from exc
-                # Only received data proves a connection: a server may accept each watch and then send an error event.
+                # Only received data proves that the connection works, because a server may accept each watch and then
+                # send an error event.
                 self._failures = 0
                 if object_ is not None:
                     self._deliver(kind, object_)
         if not self._bookmarks:
-            # The version is that of the last change, which may be too old to resume from.
+            # The version is that of the last change, which may be too old to resume the watch.
             self._requested += 1
 
     def _deliver(self, kind: str, object_: T) -> None:
@@ -220,7 +223,7 @@ class Reflector(Generic[T]):
         self._errors.report(name, f"cannot read {name} in {self._path}: {shorten(str(error))}")
 
     def _read(self, line: bytes) -> tuple[str, T | None]:
-        # The event type is the first field. Most events are changes, so they are decoded once with the final type.
+        # The event type is the first field. Most events are changes, so they are decoded directly with the final type.
         if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
             try:
                 event = decode(self._change, line)
@@ -230,7 +233,7 @@ class Reflector(Generic[T]):
             return event.type, event.object
         other = decode(_event, line)
         if other.type == "ERROR":
-            # Every error of the server leads to a new list.
+            # After each error from the server, the collection is listed again.
             raise ApiError(_failure.decode(other.object).message, status=HTTPStatus.GONE)
         self._version = _identified.decode(other.object).metadata.resource_version
         return other.type, None

@@ -1,4 +1,4 @@
-"""Concurrent requests with one deadline, and concurrent loops of a service."""
+"""Concurrent requests with a common timeout, and concurrent loops of a service."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Target = TypeVar("Target")
 async def request_all(
     targets: Iterable[Target], request: Callable[[Target], Awaitable[None]], *, at_once: int, seconds: float
 ) -> None:
-    """Send a request to each target; cancel requests that are unfinished at the deadline, without an error.
+    """Send a request to each target, and cancel unfinished requests after the timeout without an error.
 
-    The caller must detect which targets have not answered.
+    The caller must detect which targets have not responded.
 
     Args:
         targets: the targets.
-        request: sends the request to one target and stores the response.
+        request: sends a request to a target and stores the response.
         at_once: the maximum number of concurrent requests.
-        seconds: the time for all requests together.
+        seconds: the timeout for all requests together, in seconds.
 
     Raises:
-        Exception: the first failure of a request; the others are cancelled.
+        Exception: the first error of a request; other requests are cancelled.
     """
     semaphore = asyncio.Semaphore(at_once)
 
@@ -41,8 +41,8 @@ async def request_all(
 
 
 async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
-    """Run the loops until `stop` is set. The first error of a loop stops all loops, and is raised without a group."""
-    # A command reports one error. The others are its consequences, or the next start reports them.
+    """Run the loops until `stop` is set. The first error stops all loops and is raised without an exception group."""
+    # A command reports only one error. Other errors are consequences of it, or are reported after the next start.
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]

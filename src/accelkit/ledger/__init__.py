@@ -1,1 +1,1 @@
-"""In-memory ledger of all assignments of a cluster, updated from pods and nodes, without I/O."""
+"""In-memory ledger of all assignments in a cluster, which is updated from pods and nodes, without I/O."""

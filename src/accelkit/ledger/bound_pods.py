@@ -1,7 +1,7 @@
 """Bound pods in the ledger, with the valid parts of their assignments.
 
 Users can write the annotation that contains an assignment. Therefore, only its cards are accepted, and the amounts are
-computed from the limits. A bound pod that requests cards without a valid assignment is charged conservatively. All
+computed from the limits. A bound pod that requests cards but has no valid assignment is charged conservatively. All
 bound pods are stored, because the cards and units of a node may become known later.
 """
 
@@ -29,7 +29,8 @@ from accelkit.vendors.pod_reading import CardPod
 log = logging.getLogger(__name__)
 
 DEFAULT_UNIT_BYTES = 2**30
-# Charge of a pod whose limits accelkit cannot read: all amounts of the node, because the kubelet may admit the pod.
+# The charge for a pod whose limits accelkit cannot read: all amounts of the node, because the kubelet may admit the
+# pod.
 _EVERYTHING = PodRequest(
     (
         ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
@@ -39,7 +40,7 @@ _EVERYTHING = PodRequest(
 
 
 class _Entered(msgspec.Struct, frozen=True, gc=False):
-    """A pod, with the inventory of its node and the valid part of its assignment at the time of the last check."""
+    """A pod, with the inventory of its node and the valid part of its assignment from the most recent check."""
 
     pod: CardPod
     inventory: Inventory | None
@@ -51,21 +52,22 @@ class BoundPods:
 
     Args:
         ledger: the ledger that is updated with the pods.
-        errors: reporter of unreadable pods.
+        errors: the reporter of unreadable pods.
     """
 
     def __init__(self, ledger: Ledger, errors: OnceReporter) -> None:
         self._ledger = ledger
         self._errors = errors
         self._by_node: dict[str, dict[str, _Entered]] = {}
-        # Compute per card of each container at the first read of the pod. Later annotations do not change it.
+        # The compute on each card, by container, when the pod was first read. Later changes to the annotation do not
+        # affect it.
         self._compute: dict[str, Mapping[str, int]] = {}
         self._unassigned = OnceReporter(log)
         self._invalid = OnceReporter(log)
 
     @property
     def invalid_assignments(self) -> int:
-        """The number of pods whose assignment is at least partly invalid."""
+        """The number of pods whose assignment is at least partially invalid."""
         return self._invalid.count
 
     def list_pods(self, node: str) -> list[CardPod]:
@@ -86,7 +88,7 @@ class BoundPods:
         self._ledger.confirm_unassigned(UnassignedPod(pod, node, _EVERYTHING, "it cannot be read"))
 
     def reread(self, node: str) -> None:
-        """Process the pods of a node again after its cards or units changed."""
+        """Process the pods of a node again after the node's cards or units have changed."""
         for uid, each in list(self._by_node.get(node, {}).items()):
             held = self._ledger.find_holding(uid)
             # The result of a GET may still be newer than the next list.
@@ -96,7 +98,7 @@ class BoundPods:
             )
 
     def end(self, node: str, uid: str) -> None:
-        """Remove a pod that no longer holds cards."""
+        """Remove a pod that no longer uses cards."""
         self._compute.pop(uid, None)
         if (pods := self._by_node.get(node)) is not None:
             pods.pop(uid, None)
@@ -105,7 +107,7 @@ class BoundPods:
         self._ledger.release(uid)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Remove all other pods without changing the ledger."""
+        """Remove all pods except for the pods with these UIDs. The ledger does not change."""
         for node, pods in list(self._by_node.items()):
             for uid in pods.keys() - uids:
                 del pods[uid]
@@ -120,16 +122,16 @@ class BoundPods:
         entry = self._ledger.find_node(pod.node)
         inventory = entry.inventory if entry else None
         entered = pods.get(uid)
-        # Most events of a running pod do not change its charge.
+        # Most events for a running pod do not change its charge.
         if entered is None or entered.inventory is not inventory or entered.pod != pod or entered.valid is None:
-            # Store the pod before its assignment is checked, so that it is kept if the check fails.
+            # Store the pod before its assignment is checked, so that it is not lost if the check fails.
             pods[uid] = _Entered(pod, inventory, None)
             pods[uid] = entered = _Entered(pod, inventory, self._validate(pod, inventory))
         if entered.valid is not None:
             self._ledger.confirm(pod.ref, pod.node, entered.valid, pod.order, stage, labels=pod.labels)
 
     def _validate(self, pod: CardPod, inventory: Inventory | None) -> Assignment | None:
-        """Return the valid part of a pod's assignment; None if the pod is charged conservatively or holds no cards."""
+        """Return the valid part of a pod's assignment; None if the pod is charged conservatively or has no cards."""
         uid, unit_bytes = pod.ref.uid, self._find_unit(inventory, pod)
         try:
             written = _find_written(pod, inventory, unit_bytes)
@@ -152,7 +154,7 @@ class BoundPods:
         return written if valid == written else valid
 
     def _find_unit(self, inventory: Inventory | None, pod: CardPod) -> int:
-        """Return the unit of the pod's devices if its node is known, otherwise the cluster's unit."""
+        """Return the unit of the pod's devices if its node is known; otherwise, return the cluster's unit."""
         if inventory is None:
             return self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
         return find_unit(inventory.unit_bytes, inventory.former_units, pod.started_at)
@@ -167,7 +169,7 @@ class BoundPods:
         try:
             request = pod.read_request(unit_bytes)
         except RequestError as exc:
-            # Another scheduler bound the pod with a request that accelkit refuses; the kubelet uses only the limits.
+            # Another scheduler bound the pod although accelkit refuses its request. The kubelet uses only the limits.
             request, problem = _read_limits(pod, unit_bytes), str(exc)
         if request is None:
             self._ledger.release(pod.ref.uid)
@@ -184,7 +186,9 @@ class BoundPods:
 
 
 def _find_written(pod: CardPod, inventory: Inventory | None, unit_bytes: int) -> Assignment | None:
-    """Return a bound pod's assignment in accelkit's format or, without one, in another system's; None if it has none.
+    """Return a bound pod's assignment from accelkit's annotation or, if missing, from another system's annotations.
+
+    Return None if the pod does not have an assignment.
 
     Raises:
         AssignmentError: the assignment is unreadable or invalid.

@@ -1,8 +1,8 @@
-"""Claims: cards that are reserved for a pod from the eviction of its victims until its Binding.
+"""Claims: cards that are reserved for a pod from the eviction of its victims until its own Binding.
 
 A claim is charged immediately, in addition to the shares of the victims, so that no other pod gets the freed cards.
-Claims are not stored: after a restart, only the pods whose condition requests a claim get one
-(`accelkit.extender.preemption.holds`).
+Claims are not stored persistently. After a restart, claims are created only for pods with a condition that requests a
+claim (`accelkit.extender.preemption.holds`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def claim(
     gone: Collection[str],
     labels: tuple[str, ...] = (),
 ) -> Assignment:
-    """Claim the cards that a pod would get on a node without some other pods.
+    """Claim the cards that a pod would get on a node if some other pods did not exist.
 
     Args:
         ledger: the ledger that stores the claim.
@@ -36,11 +36,11 @@ def claim(
         node: the node.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
-        gone: UIDs of the pods that are evicted.
+        gone: the UIDs of the pods that are evicted.
         labels: the labels of the pod, as `key=value`.
 
     Raises:
-        MisfitError: the pod would not fit, or its namespace would exceed its quota until the other pods end.
+        MisfitError: the pod would not fit, or its namespace would exceed its quota while the other pods still exist.
     """
     with ledger.lock():
         beyond = ledger.judge_quota(pod.namespace, request, without=(pod.uid,))
@@ -52,7 +52,10 @@ def claim(
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
-    """Return whether a holding is a claim that is not ready, because its cards are in use or the quota is exceeded."""
+    """Return whether a holding is a claim that cannot be used yet.
+
+    Its cards may still be in use, or the quota may be exceeded.
+    """
     if held.stage is not ShareStage.CLAIMED:
         return False
     beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
@@ -62,10 +65,11 @@ def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPo
 def reserve(
     ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, labels: tuple[str, ...] = ()
 ) -> Assignment:
-    """Reserve cards like `Ledger.reserve`, in place of the pod's claim.
+    """Replace the pod's claim by a reservation of cards, in the same way as `Ledger.reserve`.
 
     Raises:
-        MisfitError: the pod does not fit the node, or already has cards on another node; its claim remains.
+        MisfitError: the pod does not fit the node, or already has cards on another node. In this case, the claim does
+            not change.
     """
     with ledger.lock():
         held = ledger.find_holding(pod.uid)

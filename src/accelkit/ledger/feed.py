@@ -1,8 +1,8 @@
-"""Updates of the ledger from API server objects: the only code that converts pods and nodes into holdings and cards.
+"""Updates of the ledger from Kubernetes objects. Only this module converts pods and nodes to holdings and cards.
 
-The feed accepts lists and single events in any order that the API server can produce. It ignores an assignment on a pod
-that is not bound. An unreadable object does not affect other objects: it is logged once and counted. An unreadable
-bound pod is charged with all amounts of its node.
+The feed accepts lists and single events in any order in which the API server can send them. It ignores the assignment
+of a pod that is not bound. An unreadable object does not affect other objects. It is logged once and counted. An
+unreadable bound pod is charged with all amounts of its node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _BareSpec(msgspec.Struct, rename="camel"):
 
 
 class _BarePod(msgspec.Struct):
-    """The identity and the node of a pod whose other fields cannot be read."""
+    """The identity and the node of a pod with other fields that cannot be read."""
 
     metadata: ObjectIdentity
     spec: _BareSpec = msgspec.field(default_factory=_BareSpec)
@@ -54,9 +54,9 @@ class Pending:
     """A pod that waits for a node, and its request in the cluster's unit.
 
     Attributes:
-        request: the request; None if the pod requests no card, or its request is invalid.
+        request: the request; None if the pod does not request cards, or its request is invalid.
         refusal: the error in the request; None if the request is valid.
-        task: the type of the pod in the task mix; None without a request.
+        task: the type of the pod in the task mix; None if there is no request.
         version: the resource version of the pod when it was read.
     """
 
@@ -71,9 +71,9 @@ class _NodeReading(msgspec.Struct, frozen=True):
     """The fields of a node from which its inventory is computed.
 
     Attributes:
-        text: the inventory annotation; None if the node has none.
-        cordoned: the cards that labels or annotations on the node exclude.
-        offer: the cards and amounts from labels and resources of other systems.
+        text: the value of the inventory annotation; None if it is missing.
+        cordoned: the names of the cards that a label or annotation on the node excludes from placement.
+        offer: the cards and amounts according to labels and resources from other systems.
     """
 
     text: str | None
@@ -104,12 +104,12 @@ class LedgerFeed:
         self._hosts = HostRooms(ledger)
         self.mix = TaskMix()
         self.pending: dict[str, Pending] = {}
-        # The creation time of each bound pod, for the inspect formats of other systems.
+        # The creation time of each bound pod, which the `inspect` formats of other systems contain.
         self.created: dict[str, str] = {}
 
     @property
     def invalid_assignments(self) -> int:
-        """The number of pods whose assignment is at least partly invalid."""
+        """The number of pods whose assignment is at least partially invalid."""
         return self._bound.invalid_assignments
 
     @property
@@ -122,7 +122,7 @@ class LedgerFeed:
         return self._bound.list_pods(node)
 
     def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return the free amounts of a node's host without the pods whose UIDs are in `gone`; infinite if unknown."""
+        """Return the free amounts of a node's host without the pods with the UIDs in `gone`; infinite if unknown."""
         return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:
@@ -136,7 +136,7 @@ class LedgerFeed:
         self._hosts.keep_nodes(names)
 
     def take_node_event(self, kind: str, node: Node) -> None:
-        """Apply a watch event of a node."""
+        """Apply a watch event for a node."""
         if kind == "DELETED":
             self._inventories.pop(node.metadata.name, None)
             self._ledger.drop_node(node.metadata.name)
@@ -151,7 +151,7 @@ class LedgerFeed:
             self._put_unhealthy(name, unhealthy.get(name, frozenset()))
 
     def take_config_map_event(self, kind: str, config_map: ConfigMap) -> None:
-        """Apply a watch event of a ConfigMap in which another system lists unhealthy cards."""
+        """Apply a watch event for a ConfigMap in which another system lists unhealthy cards."""
         if (found := self._read_unhealthy(config_map)) is not None:
             self._put_unhealthy(found[0], frozenset() if kind == "DELETED" else found[1])
 
@@ -177,7 +177,7 @@ class LedgerFeed:
         self._bound_reader.trim(pod)
         status = pod.status
         status.container_statuses = status.init_container_statuses = None
-        # Both conditions are read only for waiting pods.
+        # These two conditions are read only for waiting pods.
         conditions = () if pod.spec.node_name else status.conditions or ()
         kept = [each for each in conditions if each.type in {SCHEDULED, HOLD_CONDITION}]
         for each in kept:
@@ -186,13 +186,13 @@ class LedgerFeed:
         status.conditions = kept or None
 
     def replace_pods(self, pods: list[Pod], version: str = "") -> list[Holding]:
-        """Apply a complete list of pods; return the holdings that are newer than the list.
+        """Apply a complete list of pods; return the holdings of missing pods that may be newer than the list.
 
-        The caller reads the pods of these holdings one by one.
+        The caller must read the pods of these holdings individually.
 
         Args:
             pods: the items of the list.
-            version: the version of the list itself.
+            version: the resource version of the list itself.
         """
         listed = {pod.metadata.uid for pod in pods}
         self._versions.discard_missing(listed, version, unsure=True)
@@ -200,7 +200,7 @@ class LedgerFeed:
             for uid in known.keys() - self._versions.uids - listed:
                 del known[uid]
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
-        # The list may lack a pod that was read at a newer version than the list.
+        # A pod may be missing from the list because it was read at a newer version than the list.
         bound |= self._versions.uids - listed
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
@@ -209,14 +209,14 @@ class LedgerFeed:
         return self._ledger.keep_pods(bound)
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs and listed versions of the pods for which a complete list is newer than the feed.
+        """Return the UIDs and listed versions of the pods that are newer in a complete list than in the feed.
 
-        A deleted pod has an empty version.
+        The version of a deleted pod is empty.
         """
         return self._versions.list_differences(listed, version)
 
     def take_pod_event(self, kind: str, pod: Pod) -> None:
-        """Apply a watch event of a pod."""
+        """Apply a watch event for a pod."""
         if kind == "DELETED":
             self._versions.end(pod.metadata)
             self._remove_pod(pod.metadata.uid, pod.spec.node_name)
@@ -224,7 +224,10 @@ class LedgerFeed:
             self._put_pod(pod)
 
     def take_unreadable_pod(self, kind: str, text: bytes) -> None:
-        """Apply a watch event of a pod that cannot be decoded; ignore the event if the pod's identity is unreadable."""
+        """Apply a watch event for a pod that cannot be decoded.
+
+        If the identity of the pod is also unreadable, ignore the event.
+        """
         try:
             pod = msgspec.json.decode(text, type=_BarePod)
         except Exception:  # noqa: BLE001 - without its UID and node, nothing can be charged
@@ -237,7 +240,7 @@ class LedgerFeed:
             self._bound.put_unreadable(ref, pod.spec.node_name)
 
     def take_pod(self, pod: Pod) -> bool:
-        """Apply a pod from a single read, which may be newer than the watch and than the next list.
+        """Apply a pod from a single read, which may be newer than the watch and the next list.
 
         Return False if the watch has already reported a newer version of the pod, or its deletion.
         """
@@ -252,7 +255,7 @@ class LedgerFeed:
                 self.pending[uid] = replace(each, request=request)
 
     def read_pending(self, pod: Pod) -> Pending | None:
-        """Read a pod that waits for a node; return None if it neither requests cards nor has an assignment."""
+        """Return a waiting pod with its request; return None if it neither requests cards nor has an assignment."""
         found = self._reader.read(pod)
         return None if found is None else self._build_pending(found, pod)
 
@@ -268,7 +271,7 @@ class LedgerFeed:
             self._ledger.put_node(name, InventoryError("the node cannot be read"))
 
     def _put_inventory(self, node: Node) -> bool:
-        """Update the cards of a node; return False if nothing has changed."""
+        """Update the cards of a node; return whether anything has changed."""
         name, text = node.metadata.name, node.find_annotation(INVENTORY_ANNOTATION)
         offer = read_offer(node, self._dialects)
         if text is None and not offer.numbers and not offer.problem:

@@ -1,4 +1,4 @@
-"""Nodes whose free amounts have increased: cards returned to service, shares were released, or the unit changed."""
+"""Detection of nodes with increased free amounts, after cards returned, shares were released, or the unit changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NOTHING: Final[_Offer] = {}
 
 
 class FreedNodes:
-    """Comparison of each node of a ledger with its free amounts at the previous call.
+    """Comparison of the free amounts of each node in a ledger with the amounts at the previous call.
 
-    A share that moves between pods within one event from the API server is not a change. The end of a bound pod is a
-    change, even if another pod got its share between two calls.
+    A share that moves between pods in one event from the API server is not a change. The termination of a bound pod is
+    a change, even if another pod got its share between two calls.
 
     Args:
-        ledger: the ledger, which is only read, except that timed-out corrections are ended.
+        ledger: the ledger, which is only read, except that corrections are finished after a timeout.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -33,11 +33,11 @@ class FreedNodes:
         self._tick = -1
         self._epoch = 0
         self._errors = OnceReporter(log, logging.ERROR)
-        # For each node, the number of ended pods, and the offer.
+        # For each node, the number of terminated pods, and the available cards.
         self._offers: dict[str, tuple[int, _Offer]] = {}
 
     def find(self) -> list[str]:
-        """Return the nodes that have larger free amounts or different cards than at the previous call."""
+        """Return the names of the nodes that have larger free amounts or different cards than at the previous call."""
         self._ledger.end_corrections()
         table = self._ledger.table
         if table.tick == self._tick:
@@ -59,7 +59,7 @@ class FreedNodes:
     def _gained(self, entry: NodeEntry) -> bool:
         (ended, before), now = self._offers.get(entry.name, (0, _NOTHING)), _list_offered(entry)
         self._offers[entry.name] = entry.ended, now
-        # A pod that started and ended since the previous call may have caused the refusal of another pod.
+        # A pod that started and terminated since the previous call may have caused the refusal of another pod.
         return any(ended != entry.ended or _has_more(before.get(card), state) for card, state in now.items())
 
 
@@ -70,7 +70,7 @@ def _list_offered(entry: NodeEntry) -> _Offer:
 
 
 def _has_more(before: CardState | None, now: CardState) -> bool:
-    # Pods may constrain any property of a card, so a pod may fit a card whose properties have changed.
+    # Pods may have constraints on any property of a card, so a pod may fit a card whose properties have changed.
     return (
         before is None
         or before.card != now.card

@@ -1,4 +1,4 @@
-"""Entries of the ledger: nodes, and the shares that pods hold on them."""
+"""Entries of the ledger: nodes, and the shares of pods on these nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from accelkit.placement.topology.links import CardLinks, find_links
 
 
 class ShareStage(StrEnum):
-    """Progress of a holding.
+    """The progress of a holding.
 
-    - CLAIMED: cards are reserved for a pod whose victims may still be ending; no Binding was sent.
-    - RESERVED: a Binding was sent and its outcome is unknown. For a pod group, also before a Binding is sent.
+    - CLAIMED: cards are reserved for a pod whose victims may still be terminating. No Binding was sent.
+    - RESERVED: a Binding was sent and its outcome is unknown. For a pod group, this stage also applies before a Binding
+      is sent.
     - BOUND: the API server accepted the Binding, but neither the watch nor a list has reported it yet.
     - CONFIRMED: the watch or a list reported the bound pod.
     """
@@ -41,7 +42,7 @@ class ShareStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The shares of one pod on one node, and their charge on each card."""
+    """The shares of one pod on one node, and the charge of the pod on each card."""
 
     pod: PodRef
     node: str
@@ -52,16 +53,16 @@ class Holding:
 
     @property
     def quota_amounts(self) -> QuotaAmounts:
-        """Amounts that count against the quota of the pod's namespace."""
+        """The amounts that count against the quota of the pod's namespace."""
         return sum_charges(self.charges.values())
 
 
 @dataclass(frozen=True, slots=True)
 class UnassignedPod:
-    """A bound pod that holds unknown cards, because it has no readable assignment.
+    """A bound pod whose cards are unknown, because it has no readable assignment.
 
-    Its memory and compute are counted on every card of its node. If the pod requests whole cards, every empty card
-    counts as taken, so that no card is assigned twice.
+    Its memory and compute are counted on every card of its node. If the pod requests whole cards, every empty card is
+    treated as assigned, so that no card is assigned twice.
     """
 
     pod: PodRef
@@ -77,17 +78,17 @@ class UnassignedPod:
 
     @property
     def memory_bytes(self) -> int:
-        """The maximum memory that the pod can hold on one card; several of its shares may be on the same card."""
+        """The maximum memory that the pod can use on one card. Several of its shares may be on the same card."""
         return sum(container.memory_bytes * container.cards for container in self.request.containers)
 
     @property
     def compute(self) -> int:
-        """The maximum compute that the pod can hold on one card."""
+        """The maximum compute that the pod can use on one card."""
         return sum(container.compute for container in self.request.containers)
 
     @property
     def amounts(self) -> Amounts:
-        """The maximum amounts of resources except memory and compute that the pod can hold on one card."""
+        """The maximum amounts that the pod can use on one card, for resources other than memory and compute."""
         most: Amounts = ()
         for container in self.request.containers:
             most = add_amounts(most, tuple((name, amount * container.cards) for name, amount in container.amounts))
@@ -95,15 +96,15 @@ class UnassignedPod:
 
     @property
     def whole(self) -> bool:
-        """Whether the pod can hold whole cards."""
+        """Whether the pod can have whole cards."""
         return any(container.whole for container in self.request.containers)
 
 
 @dataclass(slots=True)
 class CardUse:
-    """Amounts of one card that pods hold.
+    """The amounts of one card that are assigned to pods.
 
-    Several pods may hold the whole card: this is an error, but the ledger never rejects a bound pod.
+    The whole card may be assigned to several pods. This is an error, but the ledger never rejects a bound pod.
     """
 
     used_bytes: int = 0
@@ -114,7 +115,7 @@ class CardUse:
 
     @property
     def whole(self) -> bool:
-        """Whether a pod holds the whole card."""
+        """Whether the whole card is assigned to a pod."""
         return self.whole_holders > 0
 
     def add(self, charge: Charge, sign: int) -> None:
@@ -131,12 +132,12 @@ CORRECTING: Final = Misfit(MisfitReason.CORRECTING, resolvable=False)
 
 @dataclass(slots=True)
 class NodeEntry:
-    """A node with its cards and the shares that pods hold.
+    """A node with its cards and the shares of pods.
 
     Attributes:
-        inventory: the inventory of the node; None if it is unknown for the reason in `problem`.
+        inventory: the inventory of the node; None if it is unknown. In this case, `problem` contains the reason.
         row: the node's row in the table of all nodes.
-        correcting: whether a correction has put a card over its capacity, so that the node takes no new pods until
+        correcting: whether a correction has put a card over its capacity, so that the node accepts no new pods until
             further corrections.
         reserved: the reservations of its cards, by card ID; cards without a reservation are omitted.
         ended: the number of bound pods with cards on the node that have been released.
@@ -152,19 +153,19 @@ class NodeEntry:
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
-    # The card states, with their neighbours, for the latest request with selectors.
+    # The card states, with their neighbours, for the most recent request with selectors.
     _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
     ended: int = 0
     correcting: bool = False
 
     @property
     def refusal(self) -> Misfit | None:
-        """The reason why the node takes no new pods; None if it may take some."""
+        """The reason why the node does not accept new pods; None if it may accept pods."""
         return CORRECTING if self.problem is None and self.correcting else self.problem
 
     @property
     def overfull(self) -> bool:
-        """Whether pods hold more than the capacity of a card; cards with unknown memory are not checked."""
+        """Whether the shares of pods exceed the capacity of a card. Cards with unknown memory are not checked."""
         return any(
             (use := self.uses.get(card.id)) is not None
             and ((card.capacity_bytes and use.used_bytes > card.capacity_bytes) or (use.whole and use.holders > 1))
@@ -173,7 +174,7 @@ class NodeEntry:
 
     @property
     def gone(self) -> bool:
-        """Whether the node no longer exists and no pod holds cards on it."""
+        """Whether the node no longer exists and no pod has cards on it."""
         unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
@@ -195,7 +196,7 @@ class NodeEntry:
         return self._links[1]
 
     def describe_links(self, assignment: Assignment) -> dict[str, dict[str, int]]:
-        """Return, for each container with several cards, the number of card pairs per connection, strongest first."""
+        """Return the number of card pairs per connection, strongest first, for each container with several cards."""
         places = {card.id: place for place, card in enumerate(self.list_cards())}
         found = {
             name: [places[share.card] for share in shares if share.card in places]
@@ -206,7 +207,7 @@ class NodeEntry:
         return {} if links is None else {name: links.describe(cards) for name, cards in found.items()}
 
     def list_card_states(self) -> list[CardState]:
-        """Return every card with its free amounts; callers must not change the list."""
+        """Return every card with its free amounts. Callers must not change the list."""
         if self._states is None:
             self._states = self._count()
         return self._states
@@ -214,7 +215,7 @@ class NodeEntry:
     def list_states_for(self, request: PodRequest) -> list[CardState]:
         """Return every card with its free amounts, and the selectors of the request that match pods on the card.
 
-        Equal requests get the same list until the node changes; callers must not change the list.
+        For equal requests, the same list is returned until the node changes. Callers must not change the list.
         """
         selectors = request.selectors
         if not selectors:
@@ -227,7 +228,7 @@ class NodeEntry:
         return self._marked[1]
 
     def list_empty_states(self) -> list[CardState]:
-        """Return every card as if no pod held a share of it."""
+        """Return the state of every card if there were no pods on the node."""
         states = build_empty_states(self.list_cards())
         if not self.reserved:
             return states
@@ -246,7 +247,7 @@ class NodeEntry:
         return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def find_use(self, card: str) -> CardUse | None:
-        """Return the amounts of a card that pods hold, including amounts that only the node agent reports."""
+        """Return the amounts of a card that pods use, including amounts that only the node agent reports."""
         use = self.uses.get(card)
         more = [share for share in self.inventory.uncounted if share.card == card] if self.inventory else []
         if more:
@@ -256,7 +257,7 @@ class NodeEntry:
         return use
 
     def copy_without(self, uids: Collection[str]) -> NodeEntry:
-        """Return an independent copy of the node without some pods."""
+        """Return an independent copy of the node from which some pods are removed."""
         uses = {card: replace(use) for card, use in self.uses.items()}
         holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
         unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
@@ -280,12 +281,12 @@ class NodeEntry:
 def find_neighbours(
     selectors: Collection[PodSelector], holdings: Iterable[Holding], unassigned: Iterable[UnassignedPod]
 ) -> Callable[[str], Neighbours]:
-    """Return a function that returns the selectors that match pods on a given card of a node.
+    """Return a function from a card to the selectors that match pods on this card.
 
     Args:
         selectors: the selectors of a request.
         holdings: the holdings on the node.
-        unassigned: the pods on the node whose cards are unknown; they may be on any card.
+        unassigned: the pods on the node whose cards are unknown. These pods may be on any card.
     """
     sure: dict[str, set[PodSelector]] = {}
     for held in holdings:

@@ -1,4 +1,4 @@
-"""Free CPU and memory of each node, because pods cannot use cards on a host without free CPU and memory."""
+"""Free CPU and memory of each node. Pods cannot use the cards of a host without free CPU and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.model.host_amounts import NOTHING, UNKNOWN, HostAmounts
 
 
 class HostRooms:
-    """Allocatable amounts of each node's host, and the requests of the pods that are bound to it.
+    """Allocatable amounts of the host of each node, and the requests of the pods that are bound to the node.
 
     Args:
         ledger: the ledger whose table receives the free amounts.
@@ -28,7 +28,7 @@ class HostRooms:
         self._update_table(name)
 
     def drop_node(self, name: str) -> None:
-        """Remove a node; its pods remain until they are removed separately."""
+        """Remove a node. Its pods remain until they are removed separately."""
         self._nodes.pop(name, None)
 
     def keep_nodes(self, names: Collection[str]) -> None:
@@ -47,7 +47,7 @@ class HostRooms:
             self._update_table(node)
 
     def end_pod(self, uid: str) -> None:
-        """Remove a pod that ended or was deleted; do nothing if it is unknown."""
+        """Remove a pod that terminated or was deleted. Ignore an unknown pod."""
         if (node := self._where.pop(uid, None)) is None:
             return
         del self._pods[node][uid]
@@ -61,7 +61,7 @@ class HostRooms:
             self.end_pod(uid)
 
     def measure_free(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
-        """Return the free amounts of a node without the pods whose UIDs are in `gone`; infinite if unknown."""
+        """Return the free amounts of a node without the pods with the UIDs in `gone`; infinite if unknown."""
         total, used = self._nodes.get(node, UNKNOWN), NOTHING
         for uid, amounts in self._pods.get(node, {}).items():
             if uid not in gone:

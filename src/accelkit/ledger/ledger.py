@@ -3,9 +3,9 @@
 Invariants:
 - A reservation is chosen and recorded in one critical section, so no two pods get the same memory.
 - The API server's state of a bound pod overrides a reservation, and is never rejected.
-- A pod, identified by its UID, holds cards on at most one node.
-- A node takes no new pods while a correction has put one of its cards over capacity. The former card of the corrected
-  pod appears free, but it belongs to another pod whose correction the watch has not reported yet.
+- A pod, identified by its UID, has cards on at most one node.
+- A node does not accept new pods while one of its cards is over capacity because of a correction. The previous card of
+  the corrected pod appears free, but it is allocated to another pod whose correction the watch has not reported yet.
 - A pod that is missing from a list is released only if it was confirmed before, because its Binding may be newer than
   the list.
 """
@@ -41,28 +41,31 @@ CORRECTION_SECONDS: Final = 30.0
 
 
 class Ledger(NodeRegistry):
-    """Nodes, their cards, and the pods that hold shares of the cards.
+    """The ledger of a cluster: nodes, their cards, and the pods that have shares of the cards.
 
     Args:
-        unit_bytes: the cluster's memory unit. A node that still advertises a different unit takes no new shares. None
-            accepts every unit, for callers that place no pods.
-        clock: a function that returns the seconds of a monotonic clock.
+        unit_bytes: the cluster's memory unit. A node that still advertises a different unit accepts no new shares. If
+            the argument is None, every unit is accepted, which is only for callers that do not place pods.
+        clock: returns the time in seconds, from a monotonic clock.
     """
 
     def __init__(self, *, unit_bytes: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.unit_bytes = unit_bytes
         self._clock = clock
-        # For each node whose assignments are being corrected, the time at which it takes pods again in any case.
+        # For each node whose assignments are being corrected, the time at which it accepts new pods again in any case.
         self._correcting: dict[str, float] = {}
         self._listed = False
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a context manager that makes several changes atomic for other threads."""
+        """Return a context manager that makes several changes atomic with regard to other threads."""
         return self._lock
 
     def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
-        """Set a node's cards; with an error or None, the node keeps its holdings and takes no new shares."""
+        """Set the inventory of a node.
+
+        If it is an error or None, the holdings do not change, and the node accepts no new shares.
+        """
         with self._lock:
             entry = self._entry(name)
             before = entry.inventory, entry.problem
@@ -72,7 +75,7 @@ class Ledger(NodeRegistry):
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
                 entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
-            # Nodes report their status often. Unless their cards change, verdicts must remain valid.
+            # Nodes report their status frequently. Unless their cards change, verdicts must remain valid.
             if (entry.inventory, entry.problem) != before:
                 self._find_reserved(entry)
                 self._update(entry)
@@ -80,7 +83,7 @@ class Ledger(NodeRegistry):
                     self._note_correction(entry)
 
     def put_rules(self, rules: SharingRules) -> None:
-        """Replace the sharing rules; holdings remain unchanged."""
+        """Replace the sharing rules. Holdings do not change."""
         with self._lock:
             self.namespaces.put_rules(rules)
             for entry in self._nodes.values():
@@ -89,13 +92,13 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def note_host(self, name: str, free: HostAmounts) -> None:
-        """Set the free amounts of a node's host; do nothing if the node is unknown."""
+        """Set the free amounts of a node's host. Ignore an unknown node."""
         with self._lock:
             if (entry := self._nodes.get(name)) is not None:
                 self.table.set_host(entry.row, free.cpu_milli, free.memory_bytes)
 
     def drop_node(self, name: str) -> None:
-        """Remove a deleted node; the pods that are bound to it remain until they are removed separately."""
+        """Remove a deleted node. The pods that are bound to it remain until they are removed separately."""
         with self._lock:
             if name in self._nodes:
                 entry = self._nodes[name]
@@ -117,8 +120,8 @@ class Ledger(NodeRegistry):
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            without: UIDs of pods in the namespace whose amounts are not counted.
-            beside: requests of other pods in the namespace that are counted in addition.
+            without: the UIDs of the pods in the namespace whose amounts are not counted.
+            beside: additional requests, from other pods in the namespace, that are also counted.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
@@ -127,7 +130,7 @@ class Ledger(NodeRegistry):
     def reserve(
         self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()
     ) -> Assignment:
-        """Choose and reserve cards until the outcome of the Binding is known; a repeated call changes nothing.
+        """Choose cards, and reserve them until the outcome of the Binding is known. A repeated call has no effect.
 
         Args:
             pod: the pod.
@@ -162,7 +165,7 @@ class Ledger(NodeRegistry):
     def choose(
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
-        """Return the cards that a reservation would get, without reserving them; quotas are not checked.
+        """Return the cards that `reserve` would choose, without reserving them. Quotas are not checked.
 
         The request must come from `resolve`.
         """
@@ -178,7 +181,9 @@ class Ledger(NodeRegistry):
         budget: Budget | None = None,
         links: CardLinks | None = None,
     ) -> Assignment | Misfit:
-        """Return cards on a node without reserving them; a misfit states whether the pod would fit the empty node.
+        """Return cards on a node without reserving them, or a misfit.
+
+        The misfit specifies whether the pod would fit the empty node.
 
         A request that is too complex is assumed not to fit the empty node, so that no pod is evicted for it.
         """
@@ -197,12 +202,12 @@ class Ledger(NodeRegistry):
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
     def restore(self, holding: Holding) -> None:
-        """Replace the current holding of a pod with an earlier holding, without any checks."""
+        """Replace the current holding of a pod with a previous holding, without any checks."""
         with self._lock:
             self._hold(holding)
 
     def accept(self, uid: str) -> None:
-        """Record that the API server accepted the Binding; do nothing if the pod has been removed."""
+        """Record that the API server accepted the Binding. Ignore a pod that has been removed."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is ShareStage.RESERVED:
@@ -223,7 +228,7 @@ class Ledger(NodeRegistry):
             held = self.find_holding(pod.uid)
             same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
             if held is not None and same:
-                # Most events of a running pod do not change its charge.
+                # Most events for a running pod do not change its charge.
                 if held.stage not in (stage, ShareStage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
@@ -244,7 +249,7 @@ class Ledger(NodeRegistry):
             self._update(entry)
 
     def release(self, uid: str) -> bool:
-        """Release the shares of a pod that has ended or will not be bound; return False if it held no shares."""
+        """Release the shares of a pod that has terminated or will not be bound; return whether it had shares."""
         with self._lock:
             held = self.find_holding(uid)
             if held is not None and held.stage is not ShareStage.RESERVED:
@@ -279,10 +284,10 @@ class Ledger(NodeRegistry):
                     self._update(entry)
 
     def branch(self, gone: Mapping[str, str]) -> Ledger:
-        """Return an independent ledger of the nodes of some pods, without these pods.
+        """Return an independent ledger that contains only the nodes of some pods, but not these pods.
 
         Args:
-            gone: the UIDs of the omitted pods, each with its node.
+            gone: the UIDs of the omitted pods, each with the name of its node.
         """
         other = Ledger(unit_bytes=self.unit_bytes)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Scores of nodes for the policy `topology`, based on their best connected cards for a request."""
+"""Scores of nodes for the policy `topology`, based on the best connected cards of each node for a request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from accelkit.placement.topology.ranking import count_steps
 from accelkit.placement.topology.scores import SetRating, rate_set, score_preference, score_rating
 from accelkit.placement.topology.set_request import SetRequest
 
-# Limit on the steps that one call may use for uncached states: a tenth of a second. Nodes with eight equally connected
-# cards have 256 states, which take a fifth of this time.
+# The limit on the steps that one call may use for uncached states, which corresponds to a tenth of a second. Nodes with
+# eight equally connected cards have 256 states. The steps for these states take a fifth of this time.
 _STEPS: Final = 5_000
 _MOST_STATES: Final = 50_000
 
@@ -29,16 +29,17 @@ _State: TypeAlias = tuple[CardLinks, int, int]
 class LinkScores:
     """The scores of nodes for one request.
 
-    The rating for each state of the cards is cached, because many nodes share few states. If a call has used all its
-    steps, each remaining node gets a provisional score based on its use, and the next call rates these nodes first.
+    The rating for each state of the cards is cached, because many nodes have one of a few states. If a call has used
+    all of its steps, each remaining node gets a provisional score based on its used memory. The next call rates these
+    nodes first.
 
     Args:
-        request: the request; only its container with the most cards is considered.
+        request: the request. Only the container with the most cards is considered.
     """
 
     def __init__(self, request: PodRequest) -> None:
         self._container = max(request.containers, key=lambda each: (each.cards, each.whole, each.memory_bytes))
-        # A call scores thousands of nodes. Usually, only their empty cards matter.
+        # A call scores thousands of nodes. Usually, only their empty cards are relevant.
         bounds = (self._container.model, self._container.min_memory_bytes, self._container.allowed)
         self._plain = self._container.whole and not any((*bounds, self._container.denied))
         self._ratings: dict[_State, SetRating | None] = {}
@@ -46,7 +47,7 @@ class LinkScores:
         self._late = set[int]()
 
     def begin(self) -> list[int]:
-        """Start a call; return the rows of the nodes that an earlier call did not rate."""
+        """Start a call; return the rows of the nodes that a previous call did not rate."""
         self._budget = Budget(_STEPS)
         if len(self._ratings) > _MOST_STATES:
             self._ratings.clear()

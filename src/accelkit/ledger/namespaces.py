@@ -1,4 +1,4 @@
-"""Amounts that each namespace holds, and the number of pods with cards that match each selector of a request.
+"""The amounts that each namespace uses, and the number of pods with cards that match each selector of a request.
 
 The ledger updates these values under its lock whenever a pod gets or releases cards.
 """
@@ -18,14 +18,14 @@ from accelkit.placement.misfit import Misfit
 from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_request
 from accelkit.placement.sharing.rules import NO_RULES, SharingRules, judge_quota
 
-# Limit on the number of selectors for which pods are counted; the most recent selectors are kept. Each selector is
-# compared with every pod in its namespace.
+# The limit on the number of selectors for which pods are counted. The most recent selectors are retained. Each selector
+# is compared with every pod in its namespace.
 _MOST_SELECTORS: Final = 256
 _NOTHING: Final = QuotaAmounts()
 
 
 class HoldingPod(Protocol):
-    """A pod that holds cards, or may hold cards."""
+    """A pod that has cards or may have cards."""
 
     @property
     def pod(self) -> PodRef:
@@ -46,21 +46,21 @@ class HoldingPod(Protocol):
 
 @dataclass(slots=True)
 class Namespaces:
-    """Total amounts that the pods in each namespace hold.
+    """The total amounts of the pods in each namespace.
 
     Attributes:
         rules: the administrator's sharing rules.
-        retriable: namespaces in which a pod that was refused on all nodes may fit now; the reader empties the set.
-        affinity_nodes: nodes on which a pod that matches a selector got cards; the reader empties the set.
+        retriable: the namespaces in which a pod that was refused on all nodes may now fit. The reader clears this set.
+        affinity_nodes: the nodes on which a pod that matches a selector got cards. The reader clears this set.
     """
 
     rules: SharingRules = NO_RULES
     retriable: set[str] = field(default_factory=set)
     affinity_nodes: set[str] = field(default_factory=set)
-    # Namespaces in which a pod was refused because of the quota, and no share has been released since.
+    # The namespaces in which a pod was refused because of the quota, and no share has been released since.
     _refused: set[str] = field(default_factory=set)
     _held: dict[str, QuotaAmounts] = field(default_factory=dict)
-    # Number of pods with cards that match each selector, by namespace.
+    # The number of pods with cards that match each selector, by namespace.
     _counts: dict[str, dict[PodSelector, int]] = field(default_factory=dict)
     _recent: OrderedDict[PodSelector, None] = field(default_factory=OrderedDict)
 
@@ -82,11 +82,11 @@ class Namespaces:
         self._count(pod, -1)
 
     def get_held(self, namespace: str) -> QuotaAmounts:
-        """Return the amounts that the pods of a namespace hold."""
+        """Return the total amounts of the pods in a namespace."""
         return self._held.get(namespace, _NOTHING)
 
     def list_held(self) -> Mapping[str, QuotaAmounts]:
-        """Return the amounts that the pods of each namespace hold; callers must not change the mapping."""
+        """Return the total amounts of the pods in each namespace. Callers must not change the mapping."""
         return self._held
 
     def put_rules(self, rules: SharingRules) -> None:
@@ -107,8 +107,8 @@ class Namespaces:
         Args:
             namespace: the namespace of the pod.
             request: the request of the pod.
-            gone: pods in the namespace whose amounts are not counted.
-            beside: requests of other pods in the namespace that are counted in addition.
+            gone: the pods in the namespace whose amounts are not counted.
+            beside: additional requests, from other pods in the namespace, that are also counted.
         """
         quota = self.rules.find_quota(namespace) if self.rules.quotas else None
         if quota is None:
@@ -126,11 +126,11 @@ class Namespaces:
         self._refused.add(namespace)
 
     def resolve(self, request: PodRequest, pods: Iterable[HoldingPod]) -> PodRequest:
-        """Return the request, without its affinity selector if the pod itself is the first pod that matches it.
+        """Return the request; omit an affinity selector if the pod itself is the first pod that the selector matches.
 
         Args:
             request: the request of the pod.
-            pods: all pods that hold cards; they are read only if the selector is new.
+            pods: all pods that have cards. They are read only if the selector is new.
         """
         requested = {each.beside for each in request.containers if each.beside is not None}
         first = {each for each in requested if not self._find_count(each, pods) and each.own}
@@ -144,7 +144,7 @@ class Namespaces:
         )
 
     def _find_count(self, selector: PodSelector, pods: Iterable[HoldingPod]) -> int:
-        # The number of other matching pods does not depend on whether the pod itself matches.
+        # The number of other matching pods does not depend on whether the selector matches the pod itself.
         selector = msgspec.structs.replace(selector, own=False)
         counts = self._counts.setdefault(selector.namespace, {})
         if selector not in counts:
@@ -173,5 +173,5 @@ class Namespaces:
                 if sign > 0:
                     self.affinity_nodes.add(pod.node)
                 elif not counts[selector]:
-                    # The next matching pod will be the first pod, which may use any node.
+                    # The next matching pod will again be the first pod, which may use any node.
                     self.retriable.add(namespace)

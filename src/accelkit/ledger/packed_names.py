@@ -1,8 +1,8 @@
-"""Names and rows of all nodes, with the names in adjacent memory.
+"""Names and rows of all nodes, with the names stored in adjacent memory.
 
-The names in the ledger are created one by one, so they are scattered in memory among thousands of other objects. A
-lookup of thousands of names waits for the memory of each name. A lookup of copies that were created together takes a
-ninth of the time.
+The names in the ledger are created one by one, so they are scattered in memory among thousands of other objects. For
+thousands of names, a lookup spends most of its time on memory access. With copies that were created together, a lookup
+takes one ninth of the time.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class PackedNames:
         self._tick, self._epoch = -1, -1
 
     def list_names(self) -> list[str]:
-        """Return the node name of each row, empty for free rows; callers must not change the list."""
+        """Return the node name of each row; empty for free rows. Callers must not change the list."""
         self._refresh()
         return self._names
 
     def find_rows(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the row of each node in the table; -1 for an unknown node."""
+        """Return the row of each of these nodes in the table; -1 for an unknown node."""
         self._refresh()
         try:
             return np.fromiter(map(self._rows.__getitem__, names), dtype=np.int64, count=len(names))

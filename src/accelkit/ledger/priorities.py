@@ -1,4 +1,4 @@
-"""Costs of placing a task on each node, cached until the node changes."""
+"""Costs of placing a task on each node, which are cached until the node changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from accelkit.placement.fragmentation import Usability
 from accelkit.placement.mix import TaskMix, TaskType
 
 _TASKS: Final = 512
-# Scarcity is measured again after this number of table changes per card, but at least the number below. With thousands
-# of cards, the mix changes more often than that. With fewer cards, free amounts change faster than the mix.
+# Scarcity is measured again after this number of table changes per card, but not before the minimum number of changes
+# below. With thousands of cards, the mix changes more frequently than scarcity is measured. With fewer cards, free
+# amounts change faster than the mix.
 _CHANGES_PER_CARD: Final = 0.6
 _LEAST_CHANGES: Final = 128
 
@@ -26,7 +27,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class KeptCosts(Generic[T]):
-    """The cost of each row for each kind of task, cached while the row does not change.
+    """The cost of each row for each kind of task, which is cached while the row does not change.
 
     Args:
         table: the nodes.
@@ -34,16 +35,16 @@ class KeptCosts(Generic[T]):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        # For each task: the cost of each row, and the tick of its measurement; -1 if it was never measured.
+        # The cost of each row for each task, and the tick of its measurement; -1 if the row was never measured.
         self._kept: OrderedDict[T, tuple[Costs, Rows]] = OrderedDict()
 
     def read(self, task: T, rows: Rows, measure: Callable[[Rows], Costs]) -> Costs:
-        """Return the cost of each of the given rows; rows that changed are measured again.
+        """Return the cost of each of the given rows. Changed rows are measured again.
 
         Args:
             task: the task.
             rows: the numbers of the rows.
-            measure: a function that returns the costs of the given rows.
+            measure: returns the costs of the given rows.
         """
         kept, count = self._kept.get(task), self._table.rows
         if kept is None or len(kept[0]) < count:
@@ -63,7 +64,7 @@ class KeptCosts(Generic[T]):
 
 
 class FragmentationCosts:
-    """Loss of usable free amounts, according to the task mix, on each node that might get a task.
+    """The loss of usable free amounts, according to the task mix, on each node if it gets a task.
 
     Args:
         table: the nodes.
@@ -80,7 +81,7 @@ class FragmentationCosts:
         self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
-        """Return the cost of each of these rows, all of which fit the task; the lowest cost is the best."""
+        """Return the cost of each of these rows, all of which fit the task. The lowest cost is the best."""
         table = self._table
         columns = table.get_columns()
         if self._epoch != self._mix.epoch or table.tick > self._rebuild_at:

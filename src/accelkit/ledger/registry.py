@@ -14,12 +14,12 @@ from accelkit.placement.sharing.bars import Reserved
 
 
 class NodeRegistry:
-    """Nodes by name and row, and the pods that hold cards on them.
+    """Nodes by name and row, and the pods that have cards on the nodes.
 
     Attributes:
         table: the table with one row per node.
-        namespaces: the amounts held in each namespace, and the sharing rules.
-        reserved_nodes: names of the nodes with reserved cards.
+        namespaces: the amounts that each namespace uses, and the sharing rules.
+        reserved_nodes: the names of the nodes with reserved cards.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class NodeRegistry:
         self._lock = threading.RLock()
 
     def find_holding(self, uid: str) -> Holding | None:
-        """Return the holding of a pod; None if it has none or its cards are unknown."""
+        """Return the holding of a pod; None if the pod has no cards or its cards are unknown."""
         with self._lock:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
 
     def describe_holding(self, uid: str) -> dict[str, object]:
-        """Return, for logging, the shares of each of a pod's containers and the connections between its cards."""
+        """Return the shares of each container of a pod and the connections between the cards, as log data."""
         with self._lock:
             held = self.find_holding(uid)
             if held is None:
@@ -48,7 +48,7 @@ class NodeRegistry:
             return {"containers": containers} | ({"links": links} if links else {})
 
     def find_node(self, name: str) -> NodeEntry | None:
-        """Return a node's entry; callers must not change it."""
+        """Return the entry of a node. Callers must not change it."""
         return self._nodes.get(name)
 
     def find_node_at(self, row: int) -> NodeEntry | None:
@@ -61,7 +61,7 @@ class NodeRegistry:
         return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
-        """Return the node name of each row of the table, empty for free rows; callers must not change the list."""
+        """Return the node name of each row of the table; empty for free rows. Callers must not change the list."""
         return self._names
 
     def list_nodes(self) -> Iterator[NodeEntry]:
@@ -73,9 +73,9 @@ class NodeRegistry:
         return len(self._where)
 
     def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request with resolved affinity.
+        """Return the request with resolved affinity selectors.
 
-        The first of several pods that must be together may use any node.
+        The first pod that a selector matches may use any node.
         """
         if not request.selectors:
             return request

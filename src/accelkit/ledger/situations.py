@@ -1,4 +1,4 @@
-"""Snapshots of nodes, in which the search for changes runs."""
+"""Snapshots of nodes, which are the input of the search for changes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
-    """Return a snapshot of a node's cards and of the pods that hold them.
+    """Return a snapshot of a node's cards and the pods that use the cards.
 
-    In the snapshots of nodes with equal results of `describe_likeness`, the pods at the same position have equal
-    holdings.
+    If `describe_likeness` returns equal results for two nodes, the pods at the same position in their snapshots have
+    equal holdings.
     """
     kept = entry.copy_without(())
     places = {card.id: place for place, card in enumerate(kept.list_cards())}
@@ -39,12 +39,12 @@ def list_candidates(
 ) -> list[Candidate]:
     """Return the pods of a node that may be evicted.
 
-    The result excludes unreadable pods, pods that are already ending, and static pods, which an eviction would not end.
+    The result excludes unreadable pods, pods that are already terminating, and static pods, which cannot be evicted.
 
     Args:
         situation: the snapshot of the node.
         bound: the readable pods of the node.
-        may_go: a function that returns whether another pod may be evicted.
+        may_go: returns whether another pod may be evicted.
     """
     priorities = {each.ref.uid: each.priority for each in bound if not (each.static or each.ending) and may_go(each)}
     return [
@@ -53,16 +53,17 @@ def list_candidates(
 
 
 def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
-    """Return a digest that is equal for nodes on which the same changes would make a pod fit.
+    """Return a digest that is equal for nodes on which a pod would fit after the same changes.
 
     Such nodes differ only in the identities of their cards and pods.
     """
-    # Selectors match labels, which the digest does not contain.
+    # The digest does not contain the labels to which selectors apply.
     if entry.unassigned or entry.inventory is None or entry.inventory.uncounted or request.selectors:
         return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
-    # A digest is one small object. A key without a digest would consist of many objects for each of thousands of nodes.
+    # A digest is one small object. Without a digest, the key would consist of many objects for each of thousands of
+    # nodes.
     return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 

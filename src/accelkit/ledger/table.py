@@ -1,7 +1,7 @@
-"""Table of all nodes with numeric columns, so that a simple request can be checked on every node at once.
+"""Table of all nodes with numeric columns, in which a simple request can be checked on all nodes at once.
 
 A request is simple if one container requests cards without further constraints. Nearly all requests are simple. For
-simple requests, the verdicts equal the results of `fit.place`; a property test compares them.
+simple requests, the verdicts are equal to the results of `fit.place`, which is verified by a property test.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PROBLEM: Final = 3
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _FIRST_ROWS = 16
-_NONE = -1  # no card in this column; lower than any amount, so that no request fits
+_NONE = -1  # There is no card in this column. The value is lower than any amount, so that no request fits.
 
 
 def is_simple(request: PodRequest) -> bool:
-    """Return whether the table alone can judge the request on nodes without reserved cards."""
+    """Return whether the table is sufficient to evaluate the request on nodes without reserved cards."""
     if len(request.containers) != 1:
         return False
     container = request.containers[0]
@@ -39,11 +39,11 @@ def is_simple(request: PodRequest) -> bool:
 
 
 class Table:
-    """Table with one row per node and one column per card.
+    """A table with one row per node and one column per card.
 
-    A new node may get the row of a removed node. `epoch` counts the removed nodes: when it changes, discard all data
-    that is stored by node name. `changed_at` contains the tick of the last change of each row; cached verdicts from
-    before this tick are invalid.
+    A new node may get the row of a removed node. `epoch` counts the removed nodes. When `epoch` changes, discard all
+    data that is stored by node name. `changed_at` contains the tick of the last change to each row. Cached verdicts
+    from before this tick are invalid.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,14 @@ class Table:
         self.changed_at: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
         self.used_fraction: npt.NDArray[np.float64] = np.zeros(_FIRST_ROWS, dtype=np.float64)
         self._known: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, dtype=np.bool_)
-        # Cards in descending order of free memory: if column n has enough, at least n cards have enough.
+        # The cards are in descending order of free memory. If the card in column n has enough memory, at least n cards
+        # do.
         self._free: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
         self._capacity: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
-        # Arrays of the same cards in the same order.
+        # Arrays with values for the same cards in the same order.
         self._size: npt.NDArray[np.int64] = np.zeros((_FIRST_ROWS, 1), dtype=np.int64)
         self._untouched: npt.NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 1), dtype=np.bool_)
-        # Hosts with unknown amounts do not limit tasks.
+        # A host with unknown amounts does not limit tasks.
         self._host_cpu: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._host_bytes: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._empty: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
@@ -77,7 +78,7 @@ class Table:
         return row
 
     def free_row(self, row: int) -> None:
-        """Free the row of a removed node; no request fits the row until another node gets it."""
+        """Free the row of a removed node. No request fits the row until it is assigned to another node."""
         self.tick += 1
         self.epoch += 1
         self._known[row] = False
@@ -95,8 +96,8 @@ class Table:
         self.changed_at[row] = self.tick
         self._known[row] = entry.refusal is None
         usable = [state for state in states if state.card.placeable]
-        # A card with unknown memory can be used only as a whole card. Its capacity counts as 0, so that no amount fits.
-        # Pods may hold more than a column can store. Negative free memory has the same effect as 0.
+        # A card with unknown memory can be used only as a whole card. Its capacity is treated as 0, so that no amount
+        # fits. Pods may have larger amounts than a column can store. Negative free memory has the same effect as 0.
         listed = sorted(usable, key=_get_column_free, reverse=True) if entry.refusal is None else []
         width = self._free.shape[1]
         self._free[row] = _fill([_get_column_free(state) for state in listed], width, _NONE)
@@ -117,7 +118,7 @@ class Table:
             self._host_cpu[row], self._host_bytes[row] = cpu_milli, host_bytes
 
     def get_columns(self) -> Columns:
-        """Return all rows; rows of unknown nodes have no cards. Callers must not change them."""
+        """Return the columns of all rows. Rows of unknown nodes have no cards. Callers must not change the columns."""
         columns = Columns(self._free, self._size, self._untouched, self._host_cpu, self._host_bytes)
         return columns.take(slice(0, self.rows))
 
@@ -126,7 +127,7 @@ class Table:
         return np.nonzero(self.changed_at[: self.rows] > tick)[0]
 
     def judge(self, request: PodRequest, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-        """Return FITS, FULL, NEVER or PROBLEM for each of these rows; the request must be simple."""
+        """Return FITS, FULL, NEVER or PROBLEM for each of these rows. The request must be simple."""
         container = request.containers[0]
         if container.whole:
             fits, possible = self._empty[rows] >= container.cards, self._usable[rows] >= container.cards
@@ -134,7 +135,7 @@ class Table:
             fits = possible = np.zeros(len(rows), dtype=np.bool_)
         else:
             nth, amount = container.cards - 1, container.memory_bytes
-            # A card without memory to share fits no container, even if the container requests no memory.
+            # A card without memory to share does not fit any container, even if the container does not request memory.
             fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= max(1, amount)
         codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
         codes[~self._known[rows]] = PROBLEM

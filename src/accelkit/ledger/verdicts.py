@@ -1,9 +1,9 @@
-"""Verdicts on all nodes for one request shape, cached until the nodes change.
+"""Verdicts on all nodes for one request shape, which are cached until the nodes change.
 
-The pods of a Deployment have requests of the same shape. The first pod of a shape is judged on every node, and later
-pods only on nodes that have changed since. The table judges simple shapes on all nodes at once. `fit.place` judges
-other shapes once for each distinct state of the cards: only on the nodes of the query, within a budget, and in short
-turns, so that other work of the process can run in between.
+The pods of a Deployment have requests of the same shape. The first pod of a shape is evaluated on every node, and
+subsequent pods only on nodes that have changed since. The table evaluates simple shapes on all nodes at once.
+`fit.place` evaluates other shapes once for each distinct state of the cards, only on the nodes in the query, and within
+a budget. This evaluation runs in short turns, so that the process can do other work in between.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ FITTING: Final = -1
 _SHAPES = 32
 _STATES = 20_000
 _REASONS: Final = 64
-# One turn takes a few milliseconds. Each node costs some steps in addition to its search.
+# One turn takes a few milliseconds. Each node requires some steps in addition to its search.
 _STEPS_PER_TURN: Final = 200
 _STEPS_PER_NODE: Final = 2
 
 
 @dataclass(slots=True)
 class ShapeVerdict:
-    """The nodes that fit, and the reason for each node that does not fit; unknown nodes are omitted.
+    """The nodes that fit, and the reason for each node that does not fit. Unknown nodes are omitted.
 
-    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names in one call. Many nodes share
-    few reasons, so each reason has a number in `reasons`.
+    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names in one call. Many nodes have
+    one of a few reasons, so each reason has a number in `reasons`.
 
     Attributes:
-        stale: the nodes that were never judged, or have changed since; for simple shapes, only nodes with reserved
-            cards.
-        most_reasons: the number of reasons above which unused reasons are dropped.
+        stale: the nodes that were never evaluated, or that have changed since; for simple shapes, only nodes with
+            reserved cards.
+        most_reasons: the number of reasons above which unused reasons are removed.
     """
 
     request: PodRequest
@@ -60,13 +60,16 @@ class ShapeVerdict:
     most_reasons: int = _REASONS
 
     def assign_number(self, misfit: Misfit) -> int:
-        """Return a reason's number."""
+        """Return the number of a reason; assign a new number to a new reason."""
         if misfit not in self.reasons:
             self.reasons.append(misfit)
         return self.reasons.index(misfit)
 
     def drop_unused(self) -> None:
-        """Drop the reasons that no node has anymore, because reasons with details of nodes would accumulate."""
+        """Remove the reasons that no longer apply to any node.
+
+        Otherwise, reasons that contain details of nodes would accumulate.
+        """
         if len(self.reasons) <= self.most_reasons:
             return
         used = sorted({*self.failing.values(), *self.by_state.values()} - {FITTING})
@@ -74,7 +77,7 @@ class ShapeVerdict:
         self.reasons = [self.reasons[number] for number in used]
         self.failing = {name: places[number] for name, number in self.failing.items()}
         self.by_state = {state: places[number] for state, number in self.by_state.items()}
-        # Raise the limit, so that the list is not searched at each change if every node has a different reason.
+        # Increase the limit, so that the list is not searched after each change if every node has a different reason.
         self.most_reasons = _REASONS + 2 * len(used)
 
     def discard_nodes(self) -> None:
@@ -82,7 +85,7 @@ class ShapeVerdict:
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
-        """Set the verdict on one node: the number of a reason, or FITTING."""
+        """Set the verdict on one node, which is the number of a reason or FITTING."""
         if number == FITTING:
             self.fits.add(node)
             self.failing.pop(node, None)
@@ -102,7 +105,7 @@ class ShapeVerdicts:
     def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
         """Return the current verdict on every node of the ledger, except for the stale nodes.
 
-        Callers must not change the verdict; `judge_stale` judges the stale nodes.
+        Callers must not change the verdict. `judge_stale` evaluates the stale nodes.
         """
         self._ledger.end_corrections()
         request = self._ledger.resolve(request)
@@ -132,15 +135,15 @@ class ShapeVerdicts:
         return verdict
 
     def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
-        """Judge the stale nodes among the given nodes, and yield after each turn; the ledger may change in between.
+        """Evaluate the stale nodes among the given nodes, and yield after each turn. The ledger may change in between.
 
-        When the budget is spent, the remaining nodes get TOO_COMPLEX. They remain stale, so that the next call judges
-        them.
+        When the budget is spent, the verdict on the remaining nodes is TOO_COMPLEX. These nodes remain stale, so that
+        the next call evaluates them.
         """
         turn = _STEPS_PER_TURN
         for name in [name for name in names if name in verdict.stale]:
             entry = self._ledger.find_node(name)
-            # Another caller may have judged the node since.
+            # Another caller may have evaluated the node in the meantime.
             if entry is None or name not in verdict.stale:
                 continue
             before = budget.steps
@@ -171,7 +174,8 @@ class ShapeVerdicts:
             self._leave_reserved(verdict, rows.tolist())
         codes = table.judge(request, rows)
         if verdict.tick < 0:
-            # A new shape is judged on whole columns, because it takes ten times as long to judge one node at a time.
+            # A new shape is evaluated on entire columns, because it takes ten times as long to evaluate one node at a
+            # time.
             names = self._names.list_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
@@ -182,7 +186,7 @@ class ShapeVerdicts:
                 verdict.put(entry.name, verdict.assign_number(entry.refusal) if entry.refusal else numbers[code])
 
     def _leave_reserved(self, verdict: ShapeVerdict, rows: list[int]) -> None:
-        """Leave the nodes with reserved cards to `judge_stale`, because the table does not contain reservations."""
+        """Mark the nodes with reserved cards as stale, because the table does not contain reservations."""
         reserved = self._ledger.reserved_nodes
         verdict.stale &= reserved
         names = self._ledger.list_node_names()
@@ -208,7 +212,8 @@ class ShapeVerdicts:
 
 def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
     """Return a key of all data that affects whether a request fits a node's cards."""
-    # Card identities do not affect whether a pod fits, unless links refer to them. Then card positions matter.
+    # Card identities do not affect whether a pod fits, unless links refer to them. In that case, card positions are
+    # relevant.
     links: list[object] = []
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}

@@ -1,7 +1,7 @@
 """Amounts of resources that accelkit only counts: names of extended resources, each with an integer.
 
-The amounts are sorted by name and each name occurs once, so that equal amounts compare as equal. A card provides only
-the resources that it names. If all of a resource is used, its amount is 0.
+The amounts are sorted by name, and each name occurs once, so that equal amounts compare as equal. A card provides only
+the resources that its amounts list. The free amount of a fully used resource is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def build_amounts(amounts: Mapping[str, int]) -> Amounts:
 
 
 def add_amounts(one: Amounts, other: Amounts, sign: int = 1) -> Amounts:
-    """Return the sums by name (differences with a sign of -1), without the names whose sum is 0."""
+    """Return the sums by name, or the differences if the sign is -1. Names with a sum of 0 are omitted."""
     if not other:
         return one
     total = Counter(dict(one))
@@ -29,7 +29,7 @@ def add_amounts(one: Amounts, other: Amounts, sign: int = 1) -> Amounts:
 
 
 def take_off(capacity: Amounts, used: Amounts) -> Amounts:
-    """Return the remaining amount of each resource of a card; negative if containers hold more than the capacity."""
+    """Return the remaining amount of each resource of a card; negative if containers use more than the capacity."""
     if not used:
         return capacity
     held = dict(used)
@@ -37,7 +37,7 @@ def take_off(capacity: Amounts, used: Amounts) -> Amounts:
 
 
 def take_up_to(pool: Amounts, requested: Amounts) -> Amounts:
-    """Return the part of the requested amounts that a pool can provide."""
+    """Return the portion of the requested amounts that a pool can provide."""
     available = dict(pool)
     return build_amounts(
         {name: least for name, amount in requested if (least := min(amount, available.get(name, 0))) > 0}
@@ -49,7 +49,7 @@ def find_lack(free: Amounts, requested: Amounts, unlimited: str = "") -> str:
 
     Args:
         free: the free amounts of a card.
-        requested: the requested amounts. Even a request for 0 needs a card that has the resource.
+        requested: the requested amounts. Even a request for an amount of 0 requires a card that has the resource.
         unlimited: a resource that is unlimited on cards that have no amount for it.
     """
     left = dict(free)

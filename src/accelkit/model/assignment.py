@@ -19,7 +19,7 @@ MOVING: Final = "(moving)"
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Amounts of one card that one container holds. A whole card is a share that contains all amounts."""
+    """The amounts of one card that are assigned to one container. A whole card is a share that contains all amounts."""
 
     card: str
     memory_bytes: int
@@ -32,7 +32,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """The shares of each container, by container name.
 
     Attributes:
-        broken: constraints that the kubelet's choice violated.
+        broken: the constraints that the kubelet's choice violates.
         recorded: whether the node agent wrote the first assignment of the pod, because the extender did not bind it.
     """
 
@@ -76,12 +76,13 @@ def decode_assignment(text: str) -> Assignment:
 
 
 def is_equal(one: Assignment, other: Assignment) -> bool:
-    """Return whether two assignments give every container the same shares, apart from `MOVING` and the order."""
+    """Return whether two assignments contain the same shares for each container, apart from `MOVING` and the order."""
     return _sorted(one) == _sorted(other)
 
 
 def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
-    # A whole card has all of its memory, whatever number the assignment states. Only the ledger counts compute.
+    # A whole card includes all of its memory, regardless of the amount in the assignment. Only the ledger counts
+    # compute.
     return {
         name: sorted((share.card, 0 if share.whole else share.memory_bytes, share.whole) for share in shares)
         for name, shares in assignment.containers.items()

@@ -1,8 +1,8 @@
-"""Cards that an administrator excludes from placement with a label or an annotation on their node.
+"""Cards that an administrator excludes from placement with a label or annotation on the node.
 
-Both name cards by ID, by number, or by the driver's number (`card3`); `all` names all cards. The annotation separates
-the names with commas. The label separates them with dots, because the value of a label cannot contain a comma:
-`accelkit.io/cordon: "0,GPU-1b2c"` and `accelkit.io/cordon: "0.3"`.
+The label and the annotation list cards by ID, by number, or by the driver's number (`card3`); `all` selects all cards.
+In the annotation, the names are separated by commas. In the label, they are separated by dots, because the value of a
+label cannot contain a comma: `accelkit.io/cordon: "0,GPU-1b2c"` and `accelkit.io/cordon: "0.3"`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ _ALL = "all"
 
 
 def read_cordon(node: Node) -> frozenset[str]:
-    """Return the names of cordoned cards in the label and the annotation of a node."""
+    """Return the names of the cordoned cards from the label and the annotation of a node."""
     words = (node.find_annotation(CORDON_KEY) or "").split(",")
     words += ((node.metadata.labels or {}).get(CORDON_KEY) or "").split(".")
     return frozenset(word.strip() for word in words if word.strip())
 
 
 def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
-    """Return the cards, with the cards cordoned that `words` name; the position replaces a missing number."""
+    """Return the cards, in which the cards that `words` lists are marked as cordoned.
+
+    If a card has no number, its position is used.
+    """
     if not words and not any(card.cordoned for card in cards):
         return tuple(cards)
     return tuple(
@@ -35,6 +38,6 @@ def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ..
 
 
 def is_named(card: Card, place: int, words: frozenset[str]) -> bool:
-    """Return whether words name a card; `place` is used as the number if the card has none."""
+    """Return whether `words` lists a card; `place` is used as the number if the card has none."""
     number = place if card.index is None else card.index
     return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

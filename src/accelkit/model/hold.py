@@ -1,7 +1,8 @@
 """The hold on cards for a pod, which `accelkit defrag` writes to the pod's status before it evicts other pods.
 
-A condition on the pod contains the hold. Users who may edit pods cannot write it, because `pods/status` needs a
-separate permission. The hold ends with the pod, and each replica of the extender reads it from the watch of pods.
+The hold is stored in a condition of the pod. Users who may edit pods cannot write the condition, because `pods/status`
+requires a separate permission. The hold exists only as long as the pod, and each replica of the extender reads it from
+the watch of pods.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Hold(msgspec.Struct, frozen=True):
 
     Attributes:
         node: the node with the cards.
-        until: the time at which the hold ends, with a time zone.
+        until: the time at which the hold expires, with a time zone.
         evicted: the UIDs of the pods that are evicted for the hold.
     """
 
@@ -34,7 +35,7 @@ class Hold(msgspec.Struct, frozen=True):
     evicted: tuple[str, ...] = ()
 
     def lasts(self, now: float) -> bool:
-        """Return whether the hold is valid at a time in seconds since 1970."""
+        """Return whether the hold is valid at this time, in Unix seconds."""
         return self.until.tzinfo is not None and 0 < self.until.timestamp() - now <= MOST_HOLD_SECONDS
 
     def build_condition(self) -> dict[str, str]:
@@ -47,7 +48,7 @@ _hold = msgspec.json.Decoder(Hold)
 
 
 def find_hold(conditions: Iterable[PodCondition]) -> Hold | None:
-    """Return the hold in a pod's conditions; None if there is none, or if it is not a valid hold in JSON."""
+    """Return the hold from a pod's conditions; None if there is none, or if it is not valid JSON."""
     for each in conditions:
         if each.type == HOLD_CONDITION and each.status == "True" and len(each.message or "") <= _MOST_BYTES:
             try:

@@ -12,13 +12,13 @@ from accelkit.model.units import parse_milli, parse_quantity
 
 
 class HostAmounts(NamedTuple):
-    """Thousandths of a CPU, and bytes of the host's memory; infinite if unknown."""
+    """Amounts of a host: CPU in thousandths, and memory in bytes. Unknown amounts are infinite."""
 
     cpu_milli: float
     memory_bytes: float
 
     def __add__(self, other: object) -> HostAmounts:
-        """Return the sum of each amount."""
+        """Return the sums of the amounts."""
         if not isinstance(other, HostAmounts):
             return NotImplemented
         return HostAmounts(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
@@ -35,9 +35,9 @@ UNKNOWN: Final = HostAmounts(math.inf, math.inf)
 def read_pod_amounts(spec: PodSpec) -> HostAmounts:
     """Return the CPU and memory that a pod requests, including its overhead.
 
-    Without overhead, each amount is the sum of the containers and sidecars, or the amount that an init container and
-    the sidecars before it need together, if that is greater. A request that cannot be read counts as 0, because
-    kube-scheduler cannot read it either.
+    Each amount is the overhead plus the greater of two values: the sum for the app containers and sidecars, and the
+    maximum for an init container together with the sidecars before it. A request that cannot be read counts as 0,
+    because kube-scheduler cannot read it either.
     """
     sidecars = highest = NOTHING
     for container in spec.init_containers or ():

@@ -1,7 +1,8 @@
-"""The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
+"""Inventory of a node: the cards that its agent publishes in the annotation `accelkit.io/inventory`.
 
-The ledger takes the cards from the annotation. For nodes without it, labels of another system can be the source. If the
-annotation cannot be read or has a newer version, the node's cards are unknown; such a node may have cards.
+The ledger reads the cards from the annotation. For nodes without the annotation, the cards can be read from labels that
+another system sets. If the annotation is unreadable or has a newer version, the cards of the node are unknown, but the
+node may have cards.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_FORMER_UNITS: Final = 8
 
 
 class FormerUnit(msgspec.Struct, frozen=True):
-    """A unit of memory that a node had before. Pods that started up to `until` (Unix seconds) got devices in it."""
+    """A previous unit of memory of a node. Pods that started until `until` (Unix seconds) got devices in this unit."""
 
     unit_bytes: int
     until: int
@@ -36,20 +37,25 @@ class Inventory(msgspec.Struct, frozen=True):
     """A node's cards and the unit in which its agent advertises memory.
 
     Attributes:
-        unit_bytes: the bytes of one `accelkit.io/memory` unit on this node.
+        unit_bytes: the size of one `accelkit.io/memory` on this node, in bytes.
         cards: the cards, in the order of the node's numbers.
-        next_unit_bytes: the unit that its agent is configured to advertise but cannot advertise yet; 0 if none.
-        problem: why the agent cannot advertise that unit, as a sentence; empty if it only waits for pods to end.
-        topology: the nearness of each pair of cards: row i, column j is the letter of an
-            `accelkit.model.topology.Nearness`; empty if it was not detected.
-        uncounted: the amounts that containers hold beyond the assignments of their pods, if these cannot be written.
-        former_units: the units in which pods on the node got devices before the current unit, newest last.
-        library_problems: the libraries of the cards' vendors that cannot be used on the node, and why, as sentences.
-        cdi: the kinds of CDI devices that give containers their cards, sorted; empty for plain device nodes.
+        next_unit_bytes: the unit that the agent is configured to advertise but cannot advertise yet; 0 if there is
+            none.
+        problem: the reason why the agent cannot advertise that unit, as a sentence; empty if it only waits until pods
+            terminate.
+        topology: the proximity of each pair of cards: row i, column j is the letter of an
+            `accelkit.model.topology.Nearness`; empty if the topology was not detected.
+        uncounted: the amounts that are allocated to containers beyond the assignments of their pods, if the assignments
+            cannot be corrected.
+        former_units: the previous units in which pods on the node got devices, with the newest last.
+        library_problems: sentences about the libraries of the cards' vendors that cannot be used on the node, with the
+            reasons.
+        cdi: the sorted kinds of the CDI devices through which containers get their cards; empty if device nodes are
+            used.
         network: the node's network cards; omitted if there are none.
-        withheld: resources that the agent does not offer to new pods. Either the cluster's record does not state that
-            every kube-scheduler calls the extender for them, or they belong to a former dialect and containers still
-            hold devices of them. Omitted if there are none.
+        withheld: the resources that the agent does not offer to new pods; omitted if there are none. Either the
+            cluster's record of managed resources does not list them, or they belong to a former dialect and their
+            devices are still allocated to containers.
     """
 
     unit_bytes: int
@@ -72,19 +78,19 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def find_unit(unit_bytes: int, former_units: Sequence[FormerUnit], started_at: str | None) -> int:
-    """Return a pod's memory unit in bytes: the node's unit when the kubelet allocated the pod's devices.
+    """Return a pod's memory unit in bytes: the unit of the node when the kubelet allocated the pod's devices.
 
     Args:
         unit_bytes: the node's current unit.
-        former_units: the units that it had before, newest last.
-        started_at: the start time in the pod's status, which its kubelet writes; None before that.
+        former_units: the previous units of the node, with the newest last.
+        started_at: the start time in the pod's status; None if the kubelet has not set it yet.
     """
     former = None if started_at is None else find_former_unit(former_units, started_at)
     return unit_bytes if former is None else former.unit_bytes
 
 
 def find_former_unit(former_units: Sequence[FormerUnit], started_at: str) -> FormerUnit | None:
-    """Return the former unit in which a pod with this start time got devices; None if it was the current unit."""
+    """Return the former unit in which a pod with this start time got devices; None for the current unit."""
     started = _read_seconds(started_at) if former_units else None
     return None if started is None else next((each for each in former_units if started <= each.until), None)
 
@@ -103,7 +109,7 @@ def encode_inventory(inventory: Inventory) -> str:
     """Return the value of the annotation.
 
     Raises:
-        InventoryError: the value is longer than 64 KiB, or could not be read again.
+        InventoryError: the value is longer than 64 KiB, or cannot be decoded again.
     """
     text = msgspec.json.encode(inventory).decode()
     decode_inventory(text)
@@ -111,7 +117,7 @@ def encode_inventory(inventory: Inventory) -> str:
 
 
 def decode_inventory(text: str) -> Inventory:
-    """Read the value of the annotation.
+    """Return the inventory from the value of the annotation.
 
     Raises:
         InventoryError: the value is too long, is malformed, has a different version, or contains a field that is out of
@@ -134,7 +140,7 @@ def decode_inventory(text: str) -> Inventory:
 
 
 def read_inventory(text: str | None) -> Inventory | None:
-    """Return the inventory of a node from the value of its annotation; None if it is missing or unreadable."""
+    """Return the inventory from the value of a node's annotation; None if the value is missing or unreadable."""
     try:
         return None if text is None else decode_inventory(text)
     except InventoryError:

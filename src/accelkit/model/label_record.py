@@ -1,4 +1,4 @@
-"""The annotation `accelkit.io/labels`: the record of the labels that accelkit wrote on a node and later removes."""
+"""The annotation `accelkit.io/labels`, which records the labels on a node that accelkit wrote and can remove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_label_record(node: Node) -> dict[str, str]:
     try:
         return _record.decode(node.find_annotation(LABELS_ANNOTATION) or "{}")
     except (msgspec.MsgspecError, RecursionError):
-        # Without the record the owner of each label is unknown, so no label is changed.
+        # Without the record, the owner of each label is unknown, so no label is changed.
         return {}
 
 

@@ -1,7 +1,7 @@
 """The record of the resources for which every kube-scheduler calls the extender: one ConfigMap in accelkit's namespace.
 
-The installer writes it after it has configured the schedulers. A node agent offers a resource only while the record
-lists it, so no pod is placed before the extender counts it.
+The installer writes the record after it has configured the schedulers. A node agent offers a resource only while the
+record lists the resource, so that no pod is placed before the extender counts it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ManagedResources(msgspec.Struct, frozen=True):
     """The content of the record.
 
     Attributes:
-        resources: names of extended resources, sorted.
+        resources: the sorted names of the extended resources.
     """
 
     resources: tuple[str, ...]
@@ -42,12 +42,12 @@ _managed = msgspec.json.Decoder(ManagedResources)
 
 
 def encode_managed_resources(managed: ManagedResources) -> dict[str, str]:
-    """Return the data of the ConfigMap."""
+    """Return the record as the data of the ConfigMap."""
     return {MANAGED_RESOURCES_KEY: msgspec.json.encode(managed).decode()}
 
 
 def decode_managed_resources(data: Mapping[str, str]) -> ManagedResources:
-    """Read the data of the ConfigMap.
+    """Return the record from the data of the ConfigMap.
 
     Raises:
         ManagedResourcesError: the record is missing, is too long, is malformed, or has a different version.

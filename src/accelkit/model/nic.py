@@ -1,4 +1,4 @@
-"""The network cards (NICs) of a node and their nearness to each card, for reports and for placement."""
+"""The network cards (NICs) of a node and their proximity to each card, for reports and placement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.model.topology import Nearness
 # The maximum number of NICs in the inventory of a node. NICs with RDMA are listed first.
 MAX_NICS: Final = 32
 MAX_NIC_NAME: Final = 32
-# Devices with this nearness share a root complex, so transfers between them do not cross the link between processors.
+# Devices with this proximity share a root complex, so transfers between them do not cross the link between processors.
 _NEAR: Final = frozenset({Nearness.PCI_SWITCH.value, Nearness.PCI_MULTI.value, Nearness.HOST_BRIDGE.value})
 _ORDER: Final = {each.value: place for place, each in enumerate(Nearness)}
 
@@ -40,11 +40,11 @@ class Nic(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """The NICs of a node as the node agent publishes them.
+    """The NICs of a node, as the node agent publishes them.
 
     Attributes:
-        nics: at most `MAX_NICS`.
-        nearness: for each card, in the order of the inventory, the letter of a `Nearness` for each NIC.
+        nics: the NICs, at most `MAX_NICS`.
+        nearness: one text for each card, in the order of the inventory, with the letter of a `Nearness` for each NIC.
     """
 
     nics: tuple[Nic, ...]
@@ -52,7 +52,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
-    """Return the NICs that are nearest to a card; empty if the nearness of all NICs is unknown.
+    """Return the NICs that are nearest to a card; empty if the proximity of all NICs is unknown.
 
     Args:
         network: the network of the node.
@@ -64,11 +64,11 @@ def find_nearest_nics(network: Network, card: int) -> tuple[Nic, ...]:
 
 
 def rate_nearest(row: str | Sequence[str]) -> str:
-    """Return the letter of the nearest NIC in a card's row; empty if the nearness of all NICs is unknown."""
+    """Return the letter of the nearest NIC from a card's row; empty if the proximity of all NICs is unknown."""
     known = [letter for letter in row if letter in _ORDER and letter != Nearness.UNKNOWN]
     return min(known, key=_ORDER.__getitem__, default="")
 
 
 def is_near(letter: str) -> bool:
-    """Return whether a card shares a PCI root complex with a NIC, given the letter of the nearest NIC."""
+    """Return whether a card shares a PCI root complex with a NIC, based on the letter of the nearest NIC."""
     return letter in _NEAR

@@ -1,4 +1,4 @@
-"""The current state of a node, with which stage results are compared."""
+"""Current state of a node, with which the recorded results of stages are compared."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def describe_state(boot_id: str, kernel: str, cards: Sequence[Card] | None) -> N
     """Return the state of a node.
 
     Args:
-        boot_id: `status.nodeInfo.bootID`, empty if unknown.
-        kernel: `status.nodeInfo.kernelVersion`, empty if unknown.
+        boot_id: the field `status.nodeInfo.bootID`; empty if unknown.
+        kernel: the field `status.nodeInfo.kernelVersion`; empty if unknown.
         cards: the cards of its inventory; None if the inventory cannot be read.
     """
     if cards is None:

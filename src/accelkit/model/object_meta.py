@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-# After the grace period the kubelet still needs time to stop the pod, and clocks differ. The user who creates the pod
-# chooses the grace period, and finalizers, which can keep the pod indefinitely.
+# After the grace period, the kubelet still needs time to stop the pod, and clocks may differ. The user who creates the
+# pod chooses the grace period, and can set finalizers that prevent the deletion indefinitely.
 LEAVING_MARGIN_SECONDS: Final = 60.0
 MOST_LEAVING_SECONDS: Final = 900.0
 
 
 def read_time(text: str | None) -> float:
-    """Return an RFC 3339 time as seconds since 1970; 0 if the text is not a time."""
+    """Return an RFC 3339 time as Unix seconds; 0 if the text is not a time."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):
@@ -33,7 +33,7 @@ def is_older(version: str, other: str) -> bool:
 
 
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The fields of `metadata` that identify an object and its version."""
+    """The `metadata` fields that identify an object and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -49,7 +49,7 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """The `metadata` of an object. Times are RFC 3339 texts, which sort chronologically."""
+    """The `metadata` of an object. Times are RFC 3339 texts, which can be sorted chronologically."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -59,10 +59,10 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
 
     @property
     def leaves_by(self) -> float:
-        """The time until which an object that is being deleted is expected to exist, in seconds since 1970.
+        """The time until which an object that is being deleted is expected to exist, in Unix seconds.
 
-        This is a minute after the end of its grace period, which is the deletion timestamp, but at most 15 minutes
-        after the request to delete it. It is 0 for an object that is not being deleted.
+        This time is one minute after the deletion timestamp (the end of the grace period), but at most 15 minutes after
+        the request to delete the object. It is 0 for an object that is not being deleted.
         """
         end = read_time(self.deletion_timestamp)
         if not end:

@@ -1,7 +1,7 @@
-"""Observed allocations: the devices that the kubelet of a node reports for containers, which the agent publishes.
+"""Observed allocations: the devices that a node's kubelet reports for containers, as published by the agent.
 
-The agent stores them for audits, in a ConfigMap with the name of the node in accelkit's namespace. The ledger does not
-count them: it counts only the assignments on pods.
+The agent stores the allocations for audits, in a ConfigMap with the name of the node in accelkit's namespace. The
+ledger does not use them, because it counts only the assignments on pods.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from accelkit.model.keys import COMPONENT_LABEL, PART_OF_LABELS
 ALLOCATIONS_KEY: Final = "allocations.json"
 ALLOCATIONS_LABELS: Final = {**PART_OF_LABELS, COMPONENT_LABEL: "allocations"}
 ALLOCATIONS_VERSION: Final = 1
-# A ConfigMap holds at most 1 MiB of data, and the API server also counts its other parts.
+# A ConfigMap can store at most 1 MiB of data, and the API server also counts its other fields.
 _MOST_BYTES: Final = 1_000_000
 
 
 class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Devices that a container holds: the number of memory devices by card, and the whole cards."""
+    """Devices that are allocated to a container: the number of memory devices per card, and the whole cards."""
 
     memory: dict[str, int] = {}
     whole: tuple[str, ...] = ()
 
 
 class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod with the devices of each container; `enforced_by` is the mechanism that limits its memory, or empty."""
+    """A pod with the devices of each container. `enforced_by` is the mechanism that limits its memory, or empty."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process that uses a card and belongs to no pod of the node; `memory_bytes` is None if it cannot be read."""
+    """A process that uses a card but does not belong to a pod of the node. `memory_bytes` is None if unknown."""
 
     card: str
     pid: int
@@ -50,8 +50,8 @@ class Allocations(msgspec.Struct, frozen=True):
     """All allocations of a node.
 
     Attributes:
-        processes: processes that use cards and belong to no pod; None if processes cannot be scanned.
-        left_out: the number of pods that did not fit into the ConfigMap.
+        processes: the processes that use cards but do not belong to a pod; None if processes cannot be scanned.
+        left_out: the number of pods that were omitted because of the size limit of the ConfigMap.
     """
 
     node: str
@@ -65,9 +65,10 @@ _allocations = msgspec.json.Decoder(Allocations)
 
 
 def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> Allocations:
-    """Return the allocations without the pods that do not fit into a ConfigMap.
+    """Return the allocations without the pods that would exceed the size limit of a ConfigMap.
 
-    The longest entries are left out first, and among entries of equal length those that are last in order of names.
+    The longest entries are omitted first. Among entries of equal length, the entry with the last name in sort order is
+    omitted first.
     """
     if len(msgspec.json.encode(allocations)) <= most_bytes:
         return allocations
@@ -86,12 +87,12 @@ def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> 
 
 
 def encode_allocations(allocations: Allocations) -> str:
-    """Return the value for the ConfigMap."""
+    """Return the allocations as a value for the ConfigMap."""
     return msgspec.json.encode(allocations).decode()
 
 
 def decode_allocations(text: str) -> Allocations:
-    """Read the value in the ConfigMap.
+    """Return the allocations from the value in the ConfigMap.
 
     Raises:
         AssignmentError: the value is malformed or has a different version.

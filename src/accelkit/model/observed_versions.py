@@ -7,28 +7,30 @@ from typing import Final
 
 from accelkit.model.object_meta import ObjectIdentity, read_version
 
-# The number of deleted objects to store: more than an API server deletes while it sends one response.
+# The maximum number of deleted objects to store. It exceeds the number that are deleted while the API server sends a
+# response.
 _MAX_DELETED: Final = 10_000
 
 
 class ObservedVersions:
     """The newest known version of each object in a collection, and the deleted objects.
 
-    A component reads objects from a watch, from lists, and from responses to single requests. These arrive in any
-    order, so the component calls `take` with each object before it uses the object.
+    A component reads objects from a watch, from lists, and from responses to single requests. The objects may arrive in
+    any order, so the component calls `take` for each object before it uses the object.
 
-    Versions are compared as integers. Kubernetes guarantees this from version 1.35 on (KEP-5504), and versions of etcd
-    were always integers. A version that is not an integer is not compared: the object that arrives later is used.
+    Versions are compared as integers. Kubernetes guarantees that this is valid from version 1.35 on (KEP-5504), and
+    versions from etcd have always been integers. If a version is not an integer, it is not compared, and the object
+    that arrives later is used.
     """
 
     def __init__(self) -> None:
-        # By UID; None if the version is not an integer.
+        # The known version of each object, by UID; None if the version is not an integer.
         self._versions: dict[str, int | None] = {}
         self._deleted: dict[str, int | None] = {}
 
     @property
     def uids(self) -> KeysView[str]:
-        """The UIDs of the objects that were read and not deleted."""
+        """The UIDs of the objects that were read and have not been deleted."""
         return self._versions.keys()
 
     def take(self, metadata: ObjectIdentity) -> bool:
@@ -43,21 +45,21 @@ class ObservedVersions:
         return True
 
     def end(self, metadata: ObjectIdentity) -> None:
-        """Record that an object was deleted, so that an older version that arrives later does not restore it."""
+        """Record that an object was deleted, so that an older version that arrives later is ignored."""
         self._versions.pop(metadata.uid, None)
         self._deleted[metadata.uid] = read_version(metadata.resource_version)
         if len(self._deleted) > _MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
-        """Return the UIDs of objects whose known version is older than in a complete list, with the list's version.
+        """Return the objects whose known version is older than in a complete list: UIDs with the listed versions.
 
-        An object that was deleted before the list was made has an empty version. Versions that are not integers are
-        not compared.
+        If an object was deleted before the list was created, its version in the result is empty. Versions that are not
+        integers are not compared.
 
         Args:
             listed: all objects of the list.
-            version: the list's own version.
+            version: the resource version of the list itself.
         """
         made = read_version(version)
         found, uids = dict[str, str](), set[str]()
@@ -76,11 +78,11 @@ class ObservedVersions:
     def discard_missing(self, listed: Collection[str], version: str, *, unsure: bool = False) -> list[str]:
         """Apply a complete list: discard the objects that it does not contain, and return their UIDs.
 
-        An object is kept if its known version is newer than the list.
+        An object is not discarded if its known version is newer than the list.
 
         Args:
             listed: the UIDs in the list.
-            version: the version of the list itself.
+            version: the resource version of the list itself.
             unsure: whether to apply the list if versions cannot be compared.
         """
         list_version = read_version(version)

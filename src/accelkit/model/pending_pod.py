@@ -8,7 +8,7 @@ from accelkit.model.pod import Pod, PodSpec
 
 
 class _Preferences(msgspec.Struct, rename="camel"):
-    """Preferred affinities of a pod. Readers check only whether they exist."""
+    """Preferred affinities of a pod. Readers check only whether any exist."""
 
     preferred: list[msgspec.Raw] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
@@ -33,7 +33,7 @@ class PendingPodSpec(PodSpec, rename="camel"):
 
     @property
     def weighs_nodes(self) -> bool:
-        """Whether the pod prefers some nodes to others. kube-scheduler's own scores express this preference."""
+        """Whether the pod prefers some nodes to other nodes. The scores from kube-scheduler reflect this preference."""
         affinity = self.affinity or _Affinity()
         preferences = affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity
         return any(each is not None and each.preferred for each in preferences) or any(
@@ -42,6 +42,6 @@ class PendingPodSpec(PodSpec, rename="camel"):
 
 
 class PendingPod(Pod):
-    """A pod as kube-scheduler sends it."""
+    """A waiting pod, as kube-scheduler sends it."""
 
     spec: PendingPodSpec = msgspec.field(default_factory=PendingPodSpec)

@@ -1,6 +1,6 @@
 """The fields of pods and nodes that accelkit reads, under their wire names.
 
-Decoding skips all other fields, which make up most of a pod, so that it is fast.
+The decoder skips all other fields, which make up most of a pod, so that decoding is fast.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
-# Phases in which the containers have ended permanently.
+# Phases in which the containers have terminated permanently.
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-# The condition in which kube-scheduler reports its result.
+# The type of the condition that kube-scheduler uses to report its result.
 SCHEDULED: Final = "PodScheduled"
-# The preemptionPolicy of pods that do not preempt other pods.
+# The value of preemptionPolicy for pods that do not preempt other pods.
 NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 
 class PodRef(msgspec.Struct, frozen=True):
-    """A reference to a pod; the UID distinguishes it from other pods with the same name."""
+    """A reference to a pod. The UID distinguishes the pod from other pods with the same name."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, omit_defaults=True):
-    """Limits and requests of a container. Quantities are text from the API server, and can be numbers from users."""
+    """Limits and requests of a container. Quantities from the API server are text, but users may write numbers."""
 
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
@@ -69,13 +69,13 @@ class PodCondition(msgspec.Struct, omit_defaults=True):
 
 
 class ContainerState(msgspec.Struct, omit_defaults=True):
-    """The state of a container; `running` is set while it runs."""
+    """The state of a container. `running` is set while the container runs."""
 
     running: dict[str, str] | None = None
 
 
 class ContainerStatus(msgspec.Struct, omit_defaults=True):
-    """The status of a container; its ID in the runtime has the form `containerd://<id>`."""
+    """The status of a container. Its ID in the container runtime has the format `containerd://<id>`."""
 
     name: str
     container_id: str = msgspec.field(name="containerID", default="")
@@ -110,11 +110,11 @@ class Pod(msgspec.Struct, omit_defaults=True):
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod's containers have ended and will not restart, so that it no longer holds cards."""
+        """Whether the pod's containers have terminated permanently, so that its cards are released."""
         return self.status.phase in ENDED_PHASES
 
     def list_running(self) -> dict[str, str]:
-        """Return the names of the running containers, each with its ID in the runtime."""
+        """Return the names of the running containers, each with its ID in the container runtime."""
         statuses = (*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ()))
         return {each.name: each.container_id for each in statuses if each.state.running is not None}
 
@@ -139,7 +139,7 @@ class ConfigMap(msgspec.Struct, omit_defaults=True):
 
 
 class NodeAddress(msgspec.Struct):
-    """An address of a node; `type` is, for example, InternalIP or Hostname."""
+    """An address of a node. `type` is, for example, InternalIP or Hostname."""
 
     type: str
     address: str
@@ -148,8 +148,8 @@ class NodeAddress(msgspec.Struct):
 def find_address(addresses: Sequence[NodeAddress]) -> str:
     """Return the InternalIP of a node or, if it has none, its Hostname; empty if it has neither.
 
-    Kubelets write the addresses, and commands contain them. So values that are not an IP address or a host name are
-    ignored.
+    Values that are not a valid IP address or host name are ignored, because kubelets write the addresses, and commands
+    contain them.
     """
     found = {each.type: each.address for each in reversed(addresses) if _HOST.fullmatch(each.address)}
     return found.get("InternalIP") or found.get("Hostname") or ""

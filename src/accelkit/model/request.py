@@ -1,4 +1,4 @@
-"""Requests of pods, in base units and in the order in which the kubelet allocates."""
+"""Requests from pods, in base units and in the order in which the kubelet allocates devices."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import msgspec
 
 from accelkit.model.amounts import Amounts
 
-# More cards than any machine has. A larger request is a mistake, and searching its combinations would take too long.
+# This number exceeds the number of cards in any machine. A larger request is a mistake, and a search through its
+# combinations would take too long.
 MAX_CARDS: Final = 128
-# More containers are also a mistake, and comparing them with each other would take too long.
+# A larger number of containers is also a mistake, and a comparison of the containers with each other would take too
+# long.
 MAX_CONTAINERS: Final = 128
 
 
 class Kind(StrEnum):
-    """Kind of a container, which determines how long the container holds its cards.
+    """Kind of a container, which determines how long its cards are in use.
 
-    Later containers reuse the devices of a plain init container (the kubelet's devicesToReuse). A sidecar (an init
-    container with the restartPolicy Always) and an app container keep their devices.
+    The devices of a plain init container are reused by subsequent containers (`devicesToReuse` in the kubelet). The
+    devices of app containers and sidecars (init containers with the restartPolicy Always) are not reused.
     """
 
     INIT = "init"
@@ -29,10 +31,10 @@ class Kind(StrEnum):
 
 
 class Near(StrEnum):
-    """Required nearness of each pair of cards in a group: below the same PCI switches, or on the same socket.
+    """Required proximity of each pair of cards in a group: below the same PCI switches, or on the same socket.
 
-    Cards with a direct connection, such as NVLink, satisfy both. Cards whose nearness is UNKNOWN in the inventory
-    satisfy neither.
+    Cards with a direct connection, such as NVLink, satisfy both requirements. If the proximity in the inventory is
+    UNKNOWN, neither requirement is satisfied.
     """
 
     SWITCH = "switch"
@@ -44,9 +46,9 @@ class CardGroup(msgspec.Struct, frozen=True):
     """Cards of a container that must be near each other.
 
     Attributes:
-        near: the required nearness of each pair of these cards.
-        socket: a number; the cards of all groups of the container with the same number must be on one socket. None for
-            no condition.
+        near: the required proximity of each pair of these cards.
+        socket: the number of a socket set: the cards of all groups of the container with the same number must be on one
+            socket. None if there is no such condition.
         min_memory_bytes: the minimum memory of each card, in descending order; one value for each card.
     """
 
@@ -61,12 +63,12 @@ class CardGroup(msgspec.Struct, frozen=True):
 
 
 class PodSelector(msgspec.Struct, frozen=True):
-    """Pods of one namespace, by their labels.
+    """A selector of pods in one namespace by their labels.
 
     Attributes:
-        labels: all labels that the pods have, as `key=value`, sorted; no key contains a `=`.
-        namespace: the namespace of the pods and of the pod that selects them.
-        own: whether the pod that selects them has these labels itself.
+        labels: the labels that a pod must have, as `key=value`, sorted. A key does not contain `=`.
+        namespace: the namespace of the pods and of the pod that uses this selector.
+        own: whether the pod that uses this selector also has these labels.
     """
 
     labels: tuple[str, ...]
@@ -74,7 +76,7 @@ class PodSelector(msgspec.Struct, frozen=True):
     own: bool = False
 
     def matches(self, namespace: str, labels: Collection[str]) -> bool:
-        """Return whether a pod is selected.
+        """Return whether the selector matches a pod.
 
         Args:
             namespace: the namespace of the pod.
@@ -87,28 +89,32 @@ class PodSelector(msgspec.Struct, frozen=True):
 
 
 class ContainerRequest(msgspec.Struct, frozen=True):
-    """Cards for one container.
+    """The cards that one container requests.
 
     Attributes:
         container: the name of the container.
         cards: the number of distinct cards.
         memory_bytes: the memory on each card; 0 for whole cards.
-        compute: thousandths of each card's compute, which only the ledger counts.
-        whole: whether the cards are exclusively for this container.
-        model: the only model that is accepted; empty for any.
-        same_card_as: the name of an earlier container whose cards this container must use.
-        link: the kind of link that must connect the cards, or "any"; empty for no condition.
-        numa: "single" if all cards must be on one known NUMA node; empty for any.
-        allowed: the numbers of the only cards that are accepted; empty for any.
+        compute: the compute on each card in thousandths, which only the ledger counts.
+        whole: whether the container requires exclusive use of the cards.
+        model: the required model of the cards; empty for any model.
+        same_card_as: the name of a preceding container whose cards this container must use.
+        link: the kind of link that must connect the cards, or "any"; empty if no link is required.
+        numa: "single" if all cards must be on one known NUMA node; empty if there is no such condition.
+        allowed: the numbers of the cards that are accepted; empty if all cards are accepted.
         denied: the numbers of cards that are not accepted.
         policy: the policy for this container's choice of cards; empty for the cluster's policy.
-        min_memory_bytes: the minimum memory of each card, whether it can be shared or not.
-        groups: groups of cards that must be near each other. Every card belongs to a group; empty for no condition.
-        amounts: the amounts on each card of resources that accelkit only counts.
-        counted_by: the resource in `amounts` that counts cards. It is unlimited on a card that has no amount for it.
-        card_ids: the identities of the only cards that are accepted; empty for any.
-        beside: a selector of pods, at least one of which must hold a share of each card; None for no condition.
-        apart: a selector of pods, none of which may hold a share of any of the cards; None for no condition.
+        min_memory_bytes: the minimum memory of each card, including memory that cannot be shared.
+        groups: groups of cards that must be near each other. Every card belongs to a group. Empty if there is no such
+            condition.
+        amounts: the amounts, on each card, of resources that accelkit only counts.
+        counted_by: the resource in `amounts` that counts cards. It is unlimited on a card that does not have an amount
+            for it.
+        card_ids: the identities of the cards that are accepted; empty if all cards are accepted.
+        beside: a selector of pods. At least one matching pod must have a share of each card. None if there is no such
+            condition.
+        apart: a selector of pods. No matching pod may have a share of any of the cards. None if there is no such
+            condition.
         closed: the names of the reservations whose cards the container must not use.
         nic: whether cards that share a PCI root complex with a network card are preferred.
     """
@@ -138,24 +144,24 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
-        """The selectors of pods with which the container must or must not share cards."""
+        """The selectors for the pods with which the container must or must not share cards."""
         return tuple(each for each in (self.beside, self.apart) if each is not None)
 
 
 class PodRequest(msgspec.Struct, frozen=True):
-    """Request of a pod: init containers and sidecars in the order of the spec, then app containers.
+    """Request of a pod: init containers and sidecars in the order of the spec, followed by app containers.
 
-    Containers that request no card are left out.
+    Containers that do not request cards are omitted.
     """
 
     containers: tuple[ContainerRequest, ...]
 
     @property
     def order(self) -> list[tuple[str, Kind]]:
-        """The containers' names and kinds, in the order in which the kubelet allocates."""
+        """The names and kinds of the containers, in the order in which the kubelet allocates devices."""
         return [(container.container, container.kind) for container in self.containers]
 
     @property
     def selectors(self) -> frozenset[PodSelector]:
-        """The selectors of pods with which its containers must or must not share cards."""
+        """The selectors for the pods with which the containers must or must not share cards."""
         return frozenset(selector for container in self.containers for selector in container.selectors)

@@ -1,4 +1,4 @@
-"""Enablement stages: their prerequisites, and their results on a node with the state for which these are valid."""
+"""Enablement stages: their prerequisites, and their results for a certain state of a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_EVIDENCE: Final = 400
 
 
 class Stage(StrEnum):
-    """Steps from a bare node to a monitored one, in order."""
+    """Steps from a bare node to a monitored node, in order."""
 
     DISCOVER = "discover"
     DRIVER = "driver"
@@ -39,7 +39,8 @@ class Outcome(StrEnum):
     FAIL = "fail"
 
 
-# Monitoring and labels need advertised cards. They do not need the later checks, because they need no pod on the cards.
+# Monitoring and labels require advertised cards. They do not require the later checks, because they do not need a pod
+# that uses the cards.
 NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
     Stage.DISCOVER: (),
     Stage.DRIVER: (Stage.DISCOVER,),
@@ -55,13 +56,13 @@ NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """State of a node, for which the results of its checks are valid. Unknown fields are empty.
+    """State of a node for which the results of checks are valid. Unknown fields are empty.
 
     Attributes:
         boot_id: the boot ID of the running kernel, `status.nodeInfo.bootID`.
         kernel: the kernel release, `status.nodeInfo.kernelVersion`.
         drivers: the versions of the cards' drivers, sorted and joined by commas.
-        cards: 16 hexadecimal digits over the sorted identities of the cards.
+        cards: the first 16 hexadecimal digits of a hash of the sorted card identities.
     """
 
     boot_id: str = ""
@@ -75,12 +76,13 @@ class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         outcome: the outcome.
-        reason: a CamelCase code, one of `accelkit.enablement.reasons`; empty with `pass`.
+        reason: a CamelCase code from `accelkit.enablement.reasons`; empty if the outcome is `pass`.
         evidence: the observation, as a sentence of at most `MAX_EVIDENCE` characters.
-        next_action: the next step for the administrator; empty with `pass`.
-        found_at: the time of the result, in Unix seconds.
+        next_action: the next step for the administrator; empty if the outcome is `pass`.
+        found_at: the time of the check, in Unix seconds.
         seconds: the duration of the check.
-        state: the state of the node for which the result is valid; None if it was derived from the current state.
+        state: the state of the node for which the result is valid; None if the result was derived from the current
+            state.
     """
 
     outcome: Outcome
@@ -93,7 +95,7 @@ class StageResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StageRecord(msgspec.Struct, frozen=True):
-    """The annotation `accelkit.io/stages` of a node: the results of the stages that require work on it."""
+    """The annotation `accelkit.io/stages` of a node: the results of the stages that require work on the node."""
 
     results: dict[Stage, StageResult]
     version: int = STAGES_VERSION
@@ -103,7 +105,7 @@ _record = msgspec.json.Decoder(StageRecord)
 
 
 def read_record(text: str | None) -> StageRecord | None:
-    """Return the record of a node; empty if it has none, None if it is unreadable or has a different version."""
+    """Return the record of a node; empty if there is none, and None if it is unreadable or has a different version."""
     if text is None:
         return StageRecord({})
     if len(text) > MAX_STAGES_BYTES:
@@ -116,7 +118,7 @@ def read_record(text: str | None) -> StageRecord | None:
 
 
 def write_record(record: StageRecord) -> str:
-    """Return the value of the annotation; evidence is shortened so that it stays below `MAX_STAGES_BYTES`."""
+    """Return the value of the annotation. Evidence is shortened so that the value is less than `MAX_STAGES_BYTES`."""
     results = {
         stage: msgspec.structs.replace(
             result,
@@ -129,7 +131,10 @@ def write_record(record: StageRecord) -> str:
 
 
 def judge_recorded(result: StageResult, state: NodeState) -> StageResult:
-    """Return a recorded result if it is valid for this state of the node; otherwise a stale result with the changes."""
+    """Return a recorded result if it is valid for this state of the node; otherwise, return a stale result.
+
+    The evidence of the stale result lists the changes.
+    """
     if result.state is None or result.state == state:
         return result
     changed = [

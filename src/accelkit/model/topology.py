@@ -1,4 +1,4 @@
-"""Nearness of two cards on a node: one scale for all vendors, and the matrix of all pairs."""
+"""Proximity of two cards on a node, with one scale for all vendors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 
 class Nearness(StrEnum):
-    """Nearness of two cards, from the nearest to the farthest; the value is the letter in the inventory's matrix.
+    """Proximity of two cards, from the nearest to the farthest. The value is the letter in the inventory's matrix.
 
-    FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), and FABRIC_SWITCHED a link through a switch.
-    PCI_SWITCH is one PCI switch, PCI_MULTI several PCI switches, HOST_BRIDGE the same root complex, NUMA the same NUMA
-    node, and CROSS_NUMA different NUMA nodes. UNKNOWN means that the nearness could not be detected. Such cards may be
-    near each other.
+    FABRIC_DIRECT means a link from card to card (NVLink, XGMI, Xe-link), and FABRIC_SWITCHED means a link through a
+    switch. PCI_SWITCH means one PCI switch, PCI_MULTI several PCI switches, HOST_BRIDGE the same root complex, NUMA the
+    same NUMA node, and CROSS_NUMA different NUMA nodes. UNKNOWN means that the proximity could not be detected. Such
+    cards may be near each other.
     """
 
     SAME = "X"
@@ -27,7 +27,7 @@ class Nearness(StrEnum):
     UNKNOWN = "?"
 
 
-# Kinds of `Link`, as their vendors name them, and the nearness of two cards with such a link.
+# Kinds of `Link`, as the vendors name them, and the proximity of two cards with such a link.
 NVLINK: Final = "NVLink"
 NVSWITCH: Final = "NVSwitch"
 XGMI: Final = "XGMI"
@@ -37,7 +37,7 @@ FABRICS: Final[Mapping[str, Nearness]] = {
     NVLINK: Nearness.FABRIC_DIRECT,
     NVSWITCH: Nearness.FABRIC_SWITCHED,
     XGMI: Nearness.FABRIC_DIRECT,
-    # The two cards are in one hive but have no direct link: other cards forward the transfers.
+    # The two cards are in the same hive but do not have a direct link. Other cards forward their transfers.
     XGMI_HIVE: Nearness.FABRIC_SWITCHED,
     XE_LINK: Nearness.FABRIC_DIRECT,
 }

@@ -1,6 +1,6 @@
-"""Conversion of amounts from and to text with units. All other modules use integers in base units.
+"""Conversion between amounts and text with units. All other modules use integers in base units.
 
-Base units are bytes of memory and thousandths of a card's compute.
+The base units are bytes for memory, and thousandths of a card for compute.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
-# These fractions of a GiB are not whole numbers of bytes. They are rounded down, so that a card of up to 1 TiB has
-# exactly 10, 100 or 1000 units for each GiB.
+# These fractions of one GiB are not whole numbers of bytes. They are rounded down, so that a card with up to 1 TiB has
+# exactly 10, 100 or 1000 units per GiB.
 _PARTS = {Decimal("0.1"): 2**30 // 10, Decimal("0.01"): 2**30 // 100, Decimal("0.001"): 2**30 // 1000}
-# Maximum number of characters of an invalid quantity in an error; every valid quantity is shorter.
+# The maximum number of characters of an invalid quantity in an error message. Every valid quantity is shorter.
 _MAX_QUOTED = 60
-# Enough for all digits that the two patterns accept, because rounding could turn a fraction into a whole number.
+# This precision covers all digits that the two patterns accept, because rounding could turn a fraction into a whole
+# number.
 _EXACT = Context(prec=100)
 
 
 def parse_milli(text: str | int) -> int:
-    """Read a Kubernetes quantity (`"1.5"`, `"100m"`) as thousandths of its base unit.
+    """Convert a Kubernetes quantity (`"1.5"`, `"100m"`) to thousandths of its base unit.
 
     Raises:
         QuantityError: the text is not a quantity, or it is not a whole number of thousandths, negative, or over 2^63-1.
@@ -41,7 +42,7 @@ def parse_milli(text: str | int) -> int:
 
 
 def parse_quantity(text: str | int) -> int:
-    """Read a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) as an integer of base units.
+    """Convert a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) to an integer in base units.
 
     Raises:
         QuantityError: the text is not a quantity, or it is not a whole number, negative, or over 2^63-1.
@@ -66,10 +67,10 @@ def _parse(text: str | int, parts: int) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Read a size (`16GiB`, `0.1GB`, `512 MiB`, `1024`) as bytes, at least 1.
+    """Convert a size (`16GiB`, `0.1GB`, `512 MiB`, `1024`) to bytes. The minimum is 1.
 
     Raises:
-        QuantityError: the text is not a valid size, or it is not a whole number of bytes, or out of range.
+        QuantityError: the text is not a valid size, or the size is not a whole number of bytes or is out of range.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -87,7 +88,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_unit(text: str) -> int:
-    """Read a unit of memory, one of `UNITS`, as bytes; a plain number is in GiB, as in GCUShare's memoryUnit.
+    """Convert a unit of memory from `UNITS` to bytes. A plain number is in GiB, as in GCUShare's `memoryUnit`.
 
     Raises:
         QuantityError: the text is not one of `UNITS`.
@@ -104,12 +105,12 @@ def parse_unit(text: str) -> int:
 
 
 def format_unit(unit_bytes: int) -> str:
-    """Return a unit in the spelling of `UNITS`; other units are formatted like any amount."""
+    """Format a unit with its name in `UNITS`. Other sizes are formatted in the same way as amounts."""
     return next((name for name, size in UNITS.items() if size == unit_bytes), format_bytes(unit_bytes))
 
 
 def format_bytes(amount: int) -> str:
-    """Return bytes in the largest unit that keeps the number exact, otherwise with one decimal: `16 GiB`, `1.5 GiB`."""
+    """Format bytes in the largest unit with an exact whole number (`16 GiB`), or with one decimal place (`1.5 GiB`)."""
     if amount == 0:
         return "0"
     for table in (_BINARY, _DECIMAL):
@@ -123,7 +124,8 @@ def format_bytes(amount: int) -> str:
 
 
 def _checked(value: Decimal, text: object) -> int:
-    # Compare before the conversion, because int() of a number with a huge exponent would need too much memory.
+    # Compare the value before the conversion, because int() for a number with a huge exponent would require too much
+    # memory.
     if isinstance(text, int) and abs(text) > MAX_AMOUNT:
         raise QuantityError(f"a number of {text.bit_length()} bits is out of range (at most {MAX_AMOUNT})")
     if not value.is_finite() or abs(value) > MAX_AMOUNT:
@@ -143,7 +145,7 @@ def _parse_unit_size(text: str) -> int:
     return parse_size(text)
 
 
-# The possible sizes of a unit of memory, largest first. Other spellings of these sizes (100MB for 0.1GB) are accepted.
+# The supported sizes of a unit of memory, largest first. Other spellings of these sizes (100MB for 0.1GB) are accepted.
 UNITS: Final[Mapping[str, int]] = {
     name: _parse_unit_size(name)
     for name in (

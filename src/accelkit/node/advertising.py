@@ -1,14 +1,15 @@
-"""Advertisement of the cards and their memory unit, to the kubelet and, through the inventory, to the cluster.
+"""Advertisement of the cards and their memory unit to the kubelet and, through the inventory, to the cluster.
 
-The kubelet allocates a number of device IDs to each container. An ID has the size of the unit at the time of its
-allocation. That unit follows from the start time of the pod and from the history of units, which is published with the
-cards. When the cluster's unit changes:
+The kubelet allocates a number of device IDs to each container. Each ID represents one unit of memory, in the unit that
+applied at the time of the allocation. The agent derives that unit from the start time of the pod and the history of
+units, which is published with the cards. When the cluster's unit changes:
 
 - A finer unit only adds IDs. It applies immediately, unless a pod that was bound in the old unit is not admitted yet.
-  The kubelet would allocate that pod's number of devices in the new unit.
-- A coarser unit removes IDs that containers hold, and a kubelet does not admit a pod again if its devices are missing.
-  Therefore, a coarser unit applies only after the pods with finer units have ended.
-- If a container holds devices and its pod is unknown, or the kubelet does not respond, the unit does not change.
+  In the new unit, the kubelet would allocate the wrong amount of memory to that pod.
+- A coarser unit removes IDs that are allocated to containers. If the devices of a pod are missing, a restarted kubelet
+  does not admit the pod again. Therefore, a coarser unit applies only after the pods with finer units have terminated.
+- If devices are allocated to a container of an unknown pod, or the kubelet does not respond, the unit does not
+change.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ PodName = tuple[str, str]  # namespace, name
 
 
 class Advertising:
-    """The cards of one node as they are advertised to the kubelet and the cluster.
+    """Advertiser of the cards of one node to the kubelet and the cluster.
 
     Args:
         node: the Node object on which the inventory is published.
-        root: the host's root folder.
+        root: the root folder of the host.
         cluster_unit_bytes: the cluster's unit of memory.
         resources: the memory resources, including the resources of dialects that are no longer served.
         pods: the pods of this node with their assignments, listed at least once.
         plugins: the device plugins that serve the cards to the kubelet.
-        former_unit_bytes: the unit in which the pods of a node without an inventory got devices before; None for the
-            cluster's unit.
+        former_unit_bytes: the previous unit, in which the kubelet allocated devices to pods on a node without an
+            inventory; None for the cluster's unit.
         clock: returns the Unix time in seconds.
     """
 
@@ -90,11 +91,11 @@ class Advertising:
         return self._advertised is not None
 
     def list_found_cards(self) -> Sequence[FoundCard]:
-        """Return the advertised cards; none before the first update."""
+        """Return the advertised cards; empty before the first update."""
         return self._advertised[0] if self._advertised else ()
 
     def list_node_cards(self) -> NodeCards | None:
-        """Return the advertised cards with their unit, or None before the first update."""
+        """Return the advertised cards with their unit; None before the first update."""
         if self._advertised is None:
             return None
         found, unit = self._advertised
@@ -111,19 +112,19 @@ class Advertising:
         cdi: tuple[str, ...] = (),
         network: Network | None = None,
     ) -> bool:
-        """Advertise and publish these cards; return False if the node does not use the cluster's unit yet.
+        """Advertise and publish these cards; return whether the node uses the cluster's unit.
 
-        If the kubelet's device list would be too long in the cluster's unit, the node keeps its current unit, or
-        advertises no devices if it has no unit. The reason is published with the inventory.
+        If the kubelet's device list would be too long in the cluster's unit, the node continues to use its current
+        unit. If it does not have a unit, it does not advertise any devices. The reason is published with the inventory.
 
         Args:
-            found: the cards that the node currently has.
-            topology: the connections between them, in the form of the inventory.
-            in_use: the device IDs that containers hold.
-            uncounted: the amounts that containers hold but no assignment contains. If it is None, the amounts are not
-                known yet, and the published amounts do not change.
-            library_problems: the problems of the vendors' libraries, in the form of the inventory.
-            cdi: the kinds of CDI devices, in the form of the inventory.
+            found: the current cards of the node.
+            topology: the connections between the cards, in the format of the inventory.
+            in_use: the IDs of the devices that are allocated to containers.
+            uncounted: the amounts that are allocated to containers, but that no assignment contains. If this argument
+                is None, the amounts are not known yet, and the published amounts do not change.
+            library_problems: the problems with the vendors' libraries, in the format of the inventory.
+            cdi: the kinds of CDI devices, in the format of the inventory.
             network: the node's network cards; None if it has none.
         """
         if not await self._node.read():
@@ -155,7 +156,8 @@ class Advertising:
         unit = await self._choose_unit(target)
         await self._offer(found, unit, in_use)
         waiting = self._cluster_unit if unit != self._cluster_unit else 0
-        # Publish after the kubelet has the list, because the extender then places pods in this unit.
+        # Publish the unit only after the kubelet has received the list, because the extender then places pods in this
+        # unit.
         await self._node.publish(
             msgspec.structs.replace(
                 inventory,
@@ -197,10 +199,10 @@ class Advertising:
             self._history = (FormerUnit(self._former_unit, int(self._clock())),)
 
     def _end_unit(self, unit: int) -> float:
-        """Record that the kubelet no longer uses this unit; return how much of the current second remains.
+        """Record that the kubelet no longer uses this unit; return the remaining fraction of the current second.
 
-        Kubelets write start times in whole seconds. Pods that start in the current second count in the former unit,
-        so the new unit is published only after this second.
+        Kubelets record start times in whole seconds. Pods that start in the current second are counted in the former
+        unit, so the new unit is published only after this second.
         """
         now = self._clock()
         # An administrator or NTP may have set the clock back.
@@ -209,7 +211,7 @@ class Advertising:
         return min(1.0, until + 1 - now)
 
     def _drop_history(self) -> None:
-        """Remove the units in which pods no longer hold devices from the history."""
+        """Remove the units in which no pod has devices from the history."""
         started = [pod.started_at for pod in self._pods.list_sharing() if pod.started_at is not None]
         needed = {find_former_unit(self._history, each) for each in started}
         self._history = tuple(each for each in self._history if each in needed)
@@ -227,7 +229,8 @@ class Advertising:
         if self._unit is not None and len(self._history) >= MAX_FORMER_UNITS:
             log.warning("cannot change the unit: pods of this node hold devices in %d units", MAX_FORMER_UNITS + 1)
             return self._unit
-        # The kubelet would admit a pod in the wrong unit if the watch has not delivered its Binding yet.
+        # List the pods again, because the kubelet would admit a pod in the wrong unit if the watch has not delivered
+        # its Binding yet.
         await self._pods.refresh()
         return choose_unit(target, self._unit, self._pods.list_sharing(), holders)
 
@@ -256,19 +259,19 @@ def choose_unit(
         target: the desired unit, which is normally the cluster's unit.
         present: the unit that the node advertises. If it is None, the unit is unknown and the result is `target`.
         pods: the pods of this node that request units of memory.
-        holders: the pods that hold memory devices according to the kubelet; None if the kubelet does not respond.
+        holders: the pods to which the kubelet has allocated memory devices; None if the kubelet does not respond.
     """
     if present is None:
         return target
     unclear = holders is None or set(holders) - {(pod.namespace, pod.name) for pod in pods}
     if target == present or unclear or any(pod.started_at is None for pod in pods):
         return present
-    # Devices in a unit finer than the current one come from another release and were never in this agent's lists.
+    # Devices in a finer unit than the current unit come from another release, and this agent never advertised them.
     return min((target, *(pod.unit_bytes for pod in pods if pod.unit_bytes >= present)))
 
 
 def _find_oversize(cards: Sequence[Card], unit_bytes: int) -> DevicePluginError | None:
-    """Return the error if the kubelet would reject the list of devices in this unit; otherwise, return None."""
+    """Return an error if the kubelet would reject the list of devices in this unit; otherwise, return None."""
     try:
         check_list(cards, unit_bytes)
     except DevicePluginError as exc:

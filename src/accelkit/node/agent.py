@@ -76,7 +76,7 @@ async def run(options: AgentOptions) -> None:
 
 
 class _Agent:
-    """The parts of the node agent and their connections."""
+    """The components of the node agent and their connections."""
 
     def __init__(self, options: AgentOptions, api: ApiClient, metrics: Metrics) -> None:
         self._options = options
@@ -109,7 +109,7 @@ class _Agent:
         self._xids = XidWatch(partial(load_nvml, options.root))
 
     def build_loops(self) -> list[Coroutine[object, object, None]]:
-        """Return all loops, without starting them, and start the XID watch if it is enabled."""
+        """Start the XID watch if it is enabled, and return all loops without starting them."""
         found_any = asyncio.Event()
         loops = [
             self._pods.reflector.run(),

@@ -1,4 +1,4 @@
-"""Pods of this node, with the facts that determine the allocation of devices and the unit of memory."""
+"""Pods of this node, with the data that determines the allocation of devices and the unit of memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Key = tuple[str, str]  # pod UID, container name
 
 @dataclass(frozen=True, slots=True)
 class SharingPod:
-    """A pod of this node that requests units of memory, assigned or not.
+    """A pod of this node that requests units of memory, with or without an assignment.
 
     Attributes:
-        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
-        started_at: the time of the allocation, as the kubelet writes it; None if the pod has no devices yet.
+        unit_bytes: the unit in which the kubelet allocated devices to the pod; before the allocation, the current unit.
+        started_at: the time of the allocation, in the format of the kubelet; None if the pod has no devices yet.
     """
 
     namespace: str
@@ -37,9 +37,9 @@ class AssignedPod:
         containers: the names of the containers, in the order in which the kubelet allocates their devices.
         assignment: the valid part of the assignment in the pod's annotation.
         units: the number of units of memory that each container requests, by container name.
-        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
-        written_bytes: the memory on shared cards that the assignment states for each container. It is used only to
-            detect and reject a pod that was bound in a unit other than the current unit.
+        unit_bytes: the unit in which the kubelet allocated devices to the pod; before the allocation, the current unit.
+        written_bytes: the memory on shared cards that the assignment specifies for each container. This field is used
+            only to detect and reject a pod that was bound in a unit other than the current unit.
         admitted: whether the kubelet has admitted the pod and allocated its devices.
         limits: the names of the resources in the limits of each container, by container name.
     """
@@ -57,7 +57,7 @@ class AssignedPod:
     limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def select(self, resources: Collection[str]) -> AssignedPod | None:
-        """Return the pod with only the containers that request any of these resources; None if no container does."""
+        """Return the pod with only the containers that request any of these resources; None if there are none."""
         others = {name for name, limits in self.limits.items() if limits.isdisjoint(resources)}
         if others.isdisjoint(self.assignment.containers):
             return self
@@ -65,34 +65,34 @@ class AssignedPod:
         return replace(self, assignment=Assignment(kept)) if kept else None
 
     def sum_memory_bytes(self, container: str) -> int:
-        """Return the memory that a container was assigned on shared cards."""
+        """Return the memory on shared cards that was assigned to a container, in bytes."""
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
-        """Return the number of devices, whole cards or memory units, that the container was assigned on each card."""
+        """Return the number of devices, whole cards or memory units, that were assigned to the container, by card."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})
         return Counter({share.card: share.memory_bytes // self.unit_bytes for share in shares})
 
     def find_other_unit(self, container: str, unit_bytes: int) -> int | None:
-        """Return the unit in which a waiting container was assigned its memory; None if it is `unit_bytes`."""
+        """Return the unit in which memory was assigned to a waiting container; None if it is `unit_bytes`."""
         units, written = self.units.get(container, 0), self.written_bytes.get(container, 0)
         return None if not units or written in (0, units * unit_bytes) else written // units
 
 
 class AssignedPods(Protocol):
-    """The pods of this node that hold devices of a resource, or wait for them."""
+    """The pods of this node that have devices of a resource, or wait for them."""
 
     def list_assigned(self) -> list[AssignedPod]:
         """Return the pods with a valid assignment."""
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
+        """Return the UIDs of the pods that have no valid assignment and that the kubelet has not admitted."""
 
     async def refresh(self) -> bool:
-        """List the pods immediately; return whether the API server responded."""
+        """List the pods again without delay; return whether the API server responded."""
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """The node's cards, used to choose cards if there is no assignment; None if they are unknown."""
+        """The node's cards, from which the agent chooses if there is no assignment; None if they are unknown."""

@@ -1,4 +1,4 @@
-"""The cards of this node with their states, including cards that are no longer found."""
+"""The cards of this node with their states, including cards that discovery no longer finds."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from accelkit.vendors.profiles import Profile
 
 
 class Monitor(Protocol):
-    """Monitor of the health of cards."""
+    """Interface of a monitor of the health of cards."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
         """Return the current health of each card, with the reason if it is not healthy."""
 
     def list_faults(self) -> Mapping[str, str]:
-        """Return the faults that must be repaired, by card ID."""
+        """Return the faults that require a repair, by card ID."""
 
     def remember_fault(self, card: str, fault: str) -> None:
-        """Record a known fault of a card that was not observed yet."""
+        """Record a known fault of a card that has not been observed yet."""
 
 
 class CardStates:
     """The cards of one node, with their states.
 
-    A card that is no longer found stays listed as unhealthy, so that its shares are still counted. A card that
-    disappeared before this agent started stays listed if containers hold its devices.
+    A card that discovery no longer finds is listed as unhealthy, so that its shares are still counted. A card that
+    disappeared before this agent started is listed if its devices are allocated to containers.
 
     Args:
         monitor: monitors the health of the cards.
@@ -45,12 +45,12 @@ class CardStates:
         self._known: dict[str, FoundCard] = {}
 
     def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
-        """Record the state from before the start of this agent: faults, and cards that containers hold.
+        """Record the faults and the allocated cards from the time before this agent started.
 
         Args:
             cards: the cards of the published inventory.
             profiles: the profiles by vendor name.
-            held: the IDs of the cards whose devices containers hold.
+            held: the IDs of the cards whose devices are allocated to containers.
         """
         for place, card in enumerate(cards):
             if card.fault:
@@ -64,11 +64,11 @@ class CardStates:
 
         Args:
             found: the cards that discovery found.
-            cordon: the words that identify cordoned cards.
+            cordon: the words that identify cordoned cards, as in the label or annotation.
         """
         places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
-        # A card without a driver may have lost its ID. It is then treated as the known card at its address, which
-        # counts as missing.
+        # A card without a driver may no longer report its ID. In this case, it is treated as the known card at its
+        # address, which counts as missing.
         present = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
         ids = {each.card.id for each in present}
         self._known |= {each.card.id: each for each in present}
@@ -90,7 +90,7 @@ class CardStates:
         if gone:
             state, reason = Health.UNHEALTHY, reason or GONE_FROM_NODE
         elif card.health is Health.UNHEALTHY:
-            # A card that discovery reports as unhealthy is unhealthy.
+            # A card that discovery reports as unhealthy is unhealthy, regardless of the monitor.
             state, reason = card.health, card.health_reason
         reason = "" if state is Health.HEALTHY else reason
         return msgspec.structs.replace(card, health=state, health_reason=reason, enforcement=enforcement or "")

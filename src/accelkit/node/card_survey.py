@@ -1,4 +1,4 @@
-"""Loop that surveys the cards of the node and publishes their changes."""
+"""Loop that discovers the cards of the node and publishes changes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
-# A card counts as unhealthy after two bad surveys in a row, so a longer interval would delay the report.
+# A card is reported as unhealthy after two bad surveys in a row, so a longer interval would delay the report.
 _SURVEY_SECONDS = 10.0
-# The interval of surveys while a change of the unit waits for pods to end, which may take days.
+# The interval of surveys while a change of the unit waits until pods terminate, which may take days.
 _UNIT_SECONDS = 5.0
-# The time for which a starting agent waits for the record of managed resources.
+# The time for which an agent waits, after its start, for the record of managed resources.
 _RECORD_SECONDS = 10.0
 
 
@@ -54,13 +54,14 @@ async def watch_cards(
     managed: ManagedResourcesWatch | None,
     survey_now: asyncio.Event,
 ) -> None:
-    """Survey the cards until cancelled; advertise changes of the cards or their unit to the kubelet and the cluster."""
+    """Discover the cards repeatedly; advertise changes of the cards or their unit to the kubelet and the cluster."""
     if options.await_host_files:
         await wait_for_host_files(options.root)
-    # The unit depends on the pods. The reflector retries until the API server responds, and logs errors.
+    # Wait for the pods, because the unit depends on them. The reflector logs errors, and retries until the API server
+    # responds.
     await pods.reflector.synced.wait()
     if managed is not None:
-        # Without the record, an agent that restarts would briefly withhold the offered resources.
+        # Without the record, a restarted agent would temporarily withhold the offered resources.
         with suppress(TimeoutError):
             await asyncio.wait_for(managed.reflector.synced.wait(), _RECORD_SECONDS)
     in_use, known = _InUse(), load_usable_profiles()
@@ -69,7 +70,7 @@ async def watch_cards(
         try:
             found = await asyncio.to_thread(survey, options.root, known.profiles.values())
         except DevicePluginError as exc:
-            # An unreadable card is not missing, so the advertised cards stay.
+            # An unreadable card is not a missing card, so the advertised cards do not change.
             log.warning("%s", exc)
         else:
             problems = libraries.update(found.libraries)
@@ -105,7 +106,7 @@ async def watch_cards(
 
 @dataclass(frozen=True)
 class _InUse:
-    """Device IDs that containers hold, of the served resources and of the resources of all dialects."""
+    """IDs of the allocated devices, for the served resources and for the resources of all dialects."""
 
     served: frozenset[str] = frozenset()
     of_all: frozenset[str] = frozenset()
@@ -115,7 +116,7 @@ async def _list_in_use(root: Path, dialect: Dialect, before: _InUse) -> _InUse:
     try:
         answer = await list_pod_resources(root)
     except DevicePluginError:
-        # A kubelet that does not respond has not released any device.
+        # If the kubelet does not respond, no device counts as released.
         return before
     devices = (each for containers in group_devices_by_pod(answer, dialect).values() for each in containers.values())
     served = (dialect.resources.memory, dialect.resources.cards)

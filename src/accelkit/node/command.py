@@ -169,7 +169,7 @@ def _check_dialect(name: str) -> str:
 
 
 def _check_factor(factor: float) -> float:
-    # The negated comparison rejects NaN too.
+    # The negated comparison also rejects NaN.
     if not 1 <= factor <= MAX_MEMORY_FACTOR:
         raise click.BadParameter(f"{factor:g} is out of range; it must be between 1 and {MAX_MEMORY_FACTOR:g}")
     return factor

@@ -1,8 +1,9 @@
 """Device IDs: the ID of the card for a whole card, and `<alias>::<number>` for one unit of its memory.
 
 A kubelet accepts the devices of a resource in one message of at most 4 MiB. Therefore, the ID of a memory unit has only
-about ten characters: five for the card, and the number of the unit in base 36. The alias depends only on the ID of the
-card, and not on other cards of the node. If two cards of a node have the same alias, both use their full IDs instead.
+about ten characters: five for the alias of the card, and the number of the unit in base 36. The alias depends only on
+the ID of the card, and not on the other cards of the node. If two cards of a node have the same alias, their full IDs
+are used instead.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class DeviceIds:
         return f"{self._prefixes[card]}{_SEPARATOR}{_format_number(number)}"
 
     def list_memory_ids(self, card: Card, unit_bytes: int) -> list[str]:
-        """Return the IDs of a card's memory, one for each whole unit; none if its memory is unknown."""
+        """Return the IDs of a card's memory, one for each whole unit; empty if its memory is unknown."""
         prefix = f"{self._prefixes[card.id]}{_SEPARATOR}"
         return [prefix + _format_number(number) for number in range(card.capacity_bytes // unit_bytes)]
 
@@ -60,7 +61,7 @@ class DeviceIds:
         return prefix in self._by_prefix and _NUMBER.fullmatch(number) is not None
 
     def find_card(self, device_id: str) -> str:
-        """Return the ID of the card to which a device ID belongs; if there is none, return the device ID itself."""
+        """Return the ID of the card to which a device ID belongs, or the device ID itself if no card matches."""
         prefix, separator, _ = device_id.partition(_SEPARATOR)
         return self._by_prefix.get(prefix, device_id) if separator else device_id
 
@@ -69,12 +70,13 @@ class DeviceIds:
         return Counter(map(self.find_card, device_ids))
 
     def pick(self, available: Sequence[str], taken: Sequence[str], requested: Counter[str]) -> list[str]:
-        """Choose as many IDs of each card as `requested` states, beginning with the IDs in `taken`.
+        """Return as many IDs for each card as `requested` specifies, beginning with the IDs in `taken`.
 
-        If a card does not have enough available IDs, return fewer IDs, because the kubelet decides which are available.
+        If a card does not have enough available IDs, return fewer IDs, because the kubelet decides which IDs are
+        available.
 
         Raises:
-            DevicePluginError: the IDs in `taken` belong to other cards, or are more than requested.
+            DevicePluginError: the IDs in `taken` belong to other cards, or their number exceeds the request.
         """
         chosen, counts = list(taken), self.count_by_card(taken)
         if counts - requested:

@@ -1,9 +1,10 @@
-"""The command `accelkit host-files`, which copies the files that a node agent reads from folders it must not mount.
+"""The command `accelkit host-files`, which copies files for a node agent from folders that the agent must not mount.
 
-An agent must not mount the whole of `/etc`, which contains secrets of the cluster and the host, or cgroups, to which
-root can write. A file or folder that may be missing cannot be mounted individually, because the mount would create it.
-Therefore, a separate container without a token and without root privileges mounts these folders. It copies the files
-repeatedly into folders that the agent mounts instead. It can read only files that all users can read.
+An agent must not mount the entire `/etc` folder, which contains secrets of the cluster and the host. It must not mount
+cgroups either, because root can write to them. A file or folder that may be missing cannot be mounted individually,
+because the mount would create it. Therefore, a separate container without a token and without root privileges mounts
+these folders. It repeatedly copies the files into folders that the agent mounts instead. It can read only files that
+all users can read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles
 log = logging.getLogger(__name__)
 
 _ETC: Final = "etc"
-# This file marks that all existing files have been copied once.
+# This file exists if all files of the host have been copied at least once.
 _MARKER: Final = Path(_ETC, ".copied")
 _MOST_BYTES: Final = 2**20
 _AGAIN_SECONDS: Final = 5.0
@@ -40,7 +41,7 @@ _POLL_SECONDS: Final = 0.1
 
 @cache
 def list_host_files() -> tuple[str, ...]:
-    """Return the files that discovery reads from `/etc` and cgroups, relative to the host's root."""
+    """Return the paths of the files that discovery reads from `/etc` and cgroups, relative to the host's root."""
     files = {"etc/machine-id", "etc/os-release", OVERRIDES_FILE}
     for profile in load_usable_profiles().profiles.values():
         files |= {profile.nodes_file} if profile.nodes_file else set()
@@ -49,7 +50,7 @@ def list_host_files() -> tuple[str, ...]:
 
 
 def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
-    """Copy the files below a host's root to a folder that replaces this root, and replace each copy atomically.
+    """Copy the files below a host's root to a folder that replaces this root. Each copy is replaced atomically.
 
     If a file is missing or must not be copied, its copy is deleted from the folder.
 
@@ -70,7 +71,7 @@ def copy_host_files(root: Path, target: Path, errors: ErrorReporter) -> None:
             )
             continue
         except OSError as exc:
-            # An unreadable file is not missing, so its copy stays.
+            # An unreadable file is not a missing file, so its copy is not deleted.
             problems.append(f"cannot read /{path}: {exc.strerror}")
             continue
         try:
@@ -108,7 +109,7 @@ async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> 
     "--to", "target", required=True, type=click.Path(path_type=Path), help="Folder that replaces the host's root."
 )
 def host_files(host_root: Path, target: Path) -> None:
-    """Copy the files that the node agent reads from the host's /etc and cgroups, repeatedly, until SIGTERM."""
+    """Repeatedly copy the files that the node agent reads from the host's /etc and cgroups, until SIGTERM."""
     stop_signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
     log.info("copying files=%s", ", ".join(f"/{path}" for path in list_host_files()))
@@ -125,7 +126,7 @@ def _read(root: Path, path: str) -> bytes | None:
     Raises:
         DevicePluginError: the file must not be copied.
     """
-    # Files of cgroups are not links, and links on the path to them are not followed.
+    # Files in cgroups are not links, and links on the paths to these files are not followed.
     place = follow_links(root, path) if path.startswith(f"{_ETC}/") else PurePosixPath(path)
     if place is None or place.parts[:1] != PurePosixPath(path).parts[:1]:
         if path == "etc/os-release":

@@ -1,4 +1,4 @@
-"""The command-line option for the folder with the host's files, which differs from the root folder in a pod."""
+"""The command-line option for the folder with the host's files, which is not the root folder in a pod."""
 
 from __future__ import annotations
 

@@ -15,21 +15,22 @@ from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 PLUGIN_FOLDER = Path("var/lib/kubelet/device-plugins")
 KUBELET_SOCKET = PLUGIN_FOLDER / "kubelet.sock"
 RESOURCES_SOCKET = Path("var/lib/kubelet/pod-resources/kubelet.sock")
-# The kubelet's client uses gRPC's default limit, and drops a plugin whose list is longer.
+# The kubelet's client uses gRPC's default limit, and disconnects a plugin whose list is longer.
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
-# The kubelet lists each device in a separate entry with its resource, so the response may exceed gRPC's default limit.
+# The kubelet lists each device in a separate entry with its resource, so the response may exceed the default limit of
+# gRPC.
 _LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
-# Device IDs by namespace, pod and container.
+# Device IDs, keyed by namespace, pod and container.
 HeldDevices = dict[tuple[str, str, str], list[str]]
 
 
 def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: str) -> HeldDevices:
-    """Return the devices of one resource that each container holds."""
+    """Return the devices of one resource that are allocated to each container."""
     found: HeldDevices = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
@@ -40,7 +41,9 @@ def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: 
 
 
 async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:
-    """Register a plugin that is already serving, because the kubelet connects to the plugin before it responds.
+    """Register a plugin.
+
+    The plugin must already be serving, because the kubelet connects to it before responding to the registration.
 
     Raises:
         DevicePluginError: the kubelet rejected the registration or did not respond.
@@ -55,10 +58,10 @@ async def register(root: Path, endpoint: str, resource: str, *, steering: bool =
 
 
 async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesResponse:
-    """Return the devices that containers hold, from the kubelet's pod resources API.
+    """Return the devices that are allocated to containers, from the kubelet's pod resources API.
 
     Raises:
-        DevicePluginError: the kubelet did not respond, so the held devices are unknown.
+        DevicePluginError: the kubelet did not respond, so the allocated devices are unknown.
     """
     async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}", options=_LIST_OPTIONS) as channel:
         try:

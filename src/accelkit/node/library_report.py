@@ -1,4 +1,4 @@
-"""Report of the vendor libraries that a node agent uses, in log lines, a metric and the inventory."""
+"""Report on the vendor libraries that a node agent uses, in log lines, a metric and the inventory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LibraryReport:
         self._reported: Mapping[str, tuple[Library, ...]] = {}
 
     def update(self, libraries: Mapping[str, tuple[Library, ...]]) -> tuple[str, ...]:
-        """Report the libraries of each vendor if they have changed; return their problems."""
+        """Report the libraries of each vendor if they have changed; return the problems with the libraries."""
         problems = tuple(
             f"library {each.name} of {vendor} is {each.state}: {each.reason}"[:_MAX_PROBLEM]
             for vendor, found in sorted(libraries.items())

@@ -1,8 +1,8 @@
 """Watch of the record of managed resources, which lists the resources that the agent may offer to new pods.
 
 - If the ConfigMap does not exist, or does not list a resource, the agent does not offer the resource.
-- If the ConfigMap is invalid, or the API server does not respond, the agent keeps the last valid record. An agent that
-  has just started has no record, so it offers no resources until the API server responds.
+- If the ConfigMap is invalid, or the API server does not respond, the agent continues to use the last valid record. An
+  agent that has just started has no record, so it does not offer any resources until the API server responds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class ManagedResourcesWatch:
-    """Watch of the resources that the record of the cluster lists.
+    """Watch of the resources that are listed in the cluster's record.
 
     Args:
         api: an open client.

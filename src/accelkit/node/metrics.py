@@ -1,4 +1,4 @@
-"""Metrics of the node agent, in a separate registry."""
+"""Metrics for the node agent, in a separate registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONNECTIONS: Final = 16
 
 
 class Metrics:
-    """The metrics of the node agent."""
+    """The metrics that the node agent exports."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -75,15 +75,15 @@ class Metrics:
             ["card", "xid", "action"],
             registry=self.registry,
         )
-        # The collector of card metrics reports the last XID of each card.
+        # The last XID of each card is exported by the collector of card metrics.
         self.last_xids: dict[str, int] = {}
 
     def build_allocation_counter(self, resource: str) -> Callable[[str], None]:
-        """Return a function that counts the results of a resource's allocations."""
+        """Return a function that counts the allocations of a resource by result."""
         return lambda result: self.allocations.labels(resource, result).inc()
 
     def serve(self, port: int, stop: asyncio.Event) -> None:
-        """Serve `/metrics` on all addresses until `stop` is set; do nothing if the port is 0.
+        """Serve `/metrics` on all addresses until `stop` is set. If the port is 0, do not serve.
 
         Raises:
             ConfigurationError: the port is already in use.

@@ -16,7 +16,7 @@ from accelkit.placement.topology.links import CardLinks, find_links
 class NodeCards:
     """The node's cards by ID, the unit of memory in bytes, and the former units.
 
-    `topology` contains the connections between the cards, in the form of the inventory.
+    `topology` contains the connections between the cards, in the format of the inventory.
     """
 
     cards: Mapping[str, Card]

@@ -14,12 +14,14 @@ class AgentOptions:
     """Options of `accelkit node-agent`.
 
     Attributes:
-        steering: whether the plugins offer the kubelet preferred devices.
-        health: the sources of the cards' health. The agent keeps NVIDIA's cards open only if all sources are used.
-        await_host_files: whether to wait for another container that copies the host's files below the root.
-        gas_slots: the number of slots per card that the agent serves as GAS's resources; 0 if it does not serve them.
-        cgroup_limits: whether the memory of pods is limited in their cgroups.
-        memory_factor: the total memory of a card's shares, as a multiple of the card's memory.
+        steering: whether the plugins offer preferred devices to the kubelet.
+        health: the sources for the health of the cards. The agent keeps NVIDIA's cards open only if all sources are
+            used.
+        await_host_files: whether to wait until another container has copied the host's files below the root.
+        gas_slots: the number of slots per card that the agent serves as the resources of GAS; 0 to disable these
+            resources.
+        cgroup_limits: whether the memory of pods is limited through their cgroups.
+        memory_factor: the maximum total memory of a card's shares, as a multiple of the card's memory.
         managed_resources: the name of the ConfigMap that lists the resources to offer; empty to offer all resources.
     """
 

@@ -1,4 +1,4 @@
-"""The Node object of this agent's node, with the inventory that the agent publishes and the cordon of its cards."""
+"""The Node object of this agent's node, with the inventory that the agent publishes and the cordoned cards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from accelkit.model.pod import Node
 
 log = logging.getLogger(__name__)
 
-# An interval is enough here: the extender watches the node, and the agent needs the cordon only for the device list.
+# A watch is not required, because the extender watches the node, and the agent needs the cordon only for the device
+# list.
 _READ_SECONDS = 30.0
 
 _node = msgspec.json.Decoder(Node)
@@ -43,11 +44,11 @@ class OwnNode:
         # Whether the node has an inventory, even one that cannot be decoded.
         self.published = False
         self.cordon: frozenset[str] = frozenset()
-        # The words in the annotation by which an administrator declares cards repaired.
+        # The words in the annotation with which an administrator declares cards repaired.
         self.declared_repaired: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
-        """Read the node, unless it was read recently; return False if it has never been read."""
+        """Read the node unless it was read recently; return whether the node has ever been read."""
         if self._read_at is None or self._clock() - self._read_at >= _READ_SECONDS:
             try:
                 self._take(_node.decode(await self._api.get(self._path)))
@@ -67,7 +68,7 @@ class OwnNode:
             log.warning("cannot publish the inventory: %s", exc)
 
     async def clear_declaration(self) -> bool:
-        """Remove the annotation for repaired cards, which applies only once; return False if the removal failed."""
+        """Remove the annotation for repaired cards, which applies only once; return whether the removal succeeded."""
         try:
             gone = {"metadata": {"annotations": {REPAIRED_ANNOTATION: None}}}
             self._take(_node.decode(await self._api.patch(self._path, gone)))

@@ -1,4 +1,4 @@
-"""The pods of this node, from a watch and from additional lists that are requested between watch events."""
+"""The pods of this node, from a watch and from additional list requests between watch events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
-# A call of `Allocate` may wait for this list, and the kubelet waits for `Allocate`.
+# The timeout of the list request. A call to `Allocate` may wait for this request, and the kubelet waits for `Allocate`.
 _REFRESH_SECONDS = 30
 
 
@@ -39,9 +39,9 @@ class NodePod:
     Attributes:
         cgroup_uid: the UID in the name of its cgroup.
         running: the container ID of each running container, by container name.
-        unit_bytes: the unit at the time when the kubelet allocated devices to the pod; before that, the current unit.
+        unit_bytes: the unit in which the kubelet allocated devices to the pod; before the allocation, the current unit.
         assigned: the pod with the valid part of its assignment; None if no part of an assignment is valid.
-        rejection: the reason why its assignment is completely or partly invalid; empty if it is valid.
+        rejection: the reason why its assignment is completely or partially invalid; empty if it is valid.
     """
 
     pod: CardPod
@@ -59,16 +59,17 @@ class NodePod:
 
 @dataclass(slots=True)
 class _Readings:
-    """Pods by UID as they were read, and the results that are computed from the pods on demand."""
+    """The pods that were read, by UID, and the results that are computed from them on demand."""
 
     pods: dict[str, CardPod] = field(default_factory=dict)
-    # The compute of each container when its pod was first read, regardless of later changes of the annotation.
+    # The compute of each container when its pod was first read, regardless of subsequent changes to the annotation.
     compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
     # The container IDs of the running containers.
     running: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    # The version in which each pod was first read. It is the version of the Binding, unless the pod was read later.
+    # The resource version in which each pod was first read. This is the version of the Binding, unless the pod was read
+    # later.
     first_versions: dict[str, int] = field(default_factory=dict)
-    # None after a change, until the pods are next requested.
+    # None after a change, until the pods are requested again.
     node_pods: dict[str, NodePod] | None = None
 
     def drop(self, uid: str) -> None:
@@ -78,13 +79,13 @@ class _Readings:
 
 
 class NodePods:
-    """Pods bound to one node that hold cards or wait for them.
+    """Pods that are bound to one node and have cards or wait for them.
 
     Args:
         api: an open client.
         node: the name of the node.
         dialect: the dialect whose resources the node offers. Pods of former dialects are also read.
-        reader: the reader of pods; None for the reader of the dialect.
+        reader: the reader of pods; None for the default reader of the dialect.
         on_change: called after each change.
     """
 
@@ -105,7 +106,8 @@ class NodePods:
         self._cards = NodeCards({}, 1)
         self._static = StaticPods()
         self._versions = ObservedVersions()
-        # The version of the newest pod in the current kubelet's first list; 0 if the kubelet started before this agent.
+        # The resource version of the newest pod in the first list of the current kubelet; 0 if the kubelet started
+        # before this agent.
         self._listed_version = 0
         self._unreadable = OnceReporter(log, logging.ERROR)
         self._rejections = OnceReporter(log)
@@ -114,7 +116,7 @@ class NodePods:
         )
 
     def list_pods(self) -> Sequence[NodePod]:
-        """Return the pods that request cards and have not ended."""
+        """Return the pods that request cards and have not terminated."""
         return list(self._compute_pods().values())
 
     def list_uids(self) -> frozenset[str]:
@@ -131,12 +133,12 @@ class NodePods:
         return frozenset((pod.ref.namespace, pod.ref.name) for pod in written)
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
+        """Return the UIDs of the pods that have no valid assignment and that the kubelet has not admitted."""
         pods = self._compute_pods().items()
         return frozenset(uid for uid, each in pods if each.assigned is None and not each.admitted)
 
     def list_sharing(self) -> list[SharingPod]:
-        """Return the pods that request units of memory, assigned or not."""
+        """Return the pods that request units of memory, with or without an assignment."""
         return [
             SharingPod(each.pod.ref.namespace, each.pod.ref.name, each.unit_bytes, each.pod.started_at)
             for each in self._compute_pods().values()
@@ -149,26 +151,35 @@ class NodePods:
         return self._cards
 
     def set_cards(self, cards: NodeCards) -> None:
-        """Replace the cards and units against which assignments are checked."""
+        """Replace the cards and units that are used to check assignments."""
         if cards != self._cards:
             self._cards, self._readings.node_pods = cards, None
 
     def confirm(self, reported: Collection[tuple[str, str]]) -> None:
-        """Replace the namespaces and names of the pods that the kubelet reports, which confirm static pods."""
+        """Replace the names of the pods that the kubelet reports, which are used to confirm static pods.
+
+        Each name includes the namespace.
+        """
         if self._static.confirm(reported):
             self._readings.node_pods = None
 
     def note_new_kubelet(self) -> None:
-        """Record that the kubelet has restarted: it admits the pods in its first list in order of creation."""
+        """Record that the kubelet has restarted.
+
+        A restarted kubelet admits the pods in its first list in the order of their creation.
+        """
         self._listed_version = max(self._readings.first_versions.values(), default=0)
         self._readings.node_pods = None
 
     def take(self, pod: Pod) -> None:
-        """Apply a pod that the API server returned for a single request."""
+        """Apply a pod that the API server returned in response to a request for this pod."""
         self._event("MODIFIED", pod)
 
     async def refresh(self) -> bool:
-        """List the pods immediately. If the request fails, keep the known pods and return False."""
+        """List the pods again without delay; return whether the request succeeded.
+
+        If it fails, the known pods do not change.
+        """
         unreadable: list[bytes] = []
 
         def leave_out(text: bytes, error: Exception) -> None:
@@ -270,7 +281,7 @@ class NodePods:
         except AssignmentError as exc:
             return self._reject(pod, cgroup_uid, unit_bytes, exc)
         difference = describe_difference(written, valid)
-        # Before the pod is admitted, the unit may still change between its Binding and its devices.
+        # Before the pod is admitted, the unit may still change between its Binding and the allocation of its devices.
         if difference and pod.admitted:
             self._report_rejection(pod, f"is rejected in part: {difference}")
         self._readings.compute.setdefault(uid, list_compute(valid))
@@ -283,7 +294,10 @@ class NodePods:
         )
 
     def _find_order(self, pod: CardPod) -> tuple[int, str, str]:
-        """Return the sort key for the order of admission: by age for pods in the first list, otherwise by version."""
+        """Return the sort key for the order of admission.
+
+        Pods in the kubelet's first list are sorted by age, and other pods by resource version.
+        """
         arrived = self._readings.first_versions.get(pod.ref.uid, 0)
         return (0 if arrived <= self._listed_version else arrived), pod.created_at, pod.ref.name
 
@@ -292,7 +306,7 @@ class NodePods:
         return NodePod(pod, cgroup_uid, unit_bytes, None, rejection=str(error))
 
     def _report_rejection(self, pod: CardPod, message: str) -> None:
-        # While the agent starts, the unit of memory is unknown.
+        # Do not report a rejection while the agent starts, because the unit of memory is unknown.
         if self._cards.cards:
             self._rejections.report(pod.ref.uid, f"the assignment of pod {pod.ref} {message}")
 

@@ -1,7 +1,7 @@
-"""UIDs in the names of pods' cgroups. For a static pod, this is the UID from the kubelet, not from the API server.
+"""UIDs in the names of pods' cgroups. For a static pod, this is the kubelet's UID, not the UID from the API server.
 
-The mirror pod of a static pod has the kubelet's UID in an annotation. A user could write this annotation on another pod
-to claim the cgroup of the static pod. Therefore, the annotation is accepted only from a mirror pod that the kubelet
+The mirror pod of a static pod contains the kubelet's UID in an annotation. A user could set this annotation on another
+pod to claim the cgroup of the static pod. Therefore, the annotation is accepted only from a mirror pod that the kubelet
 reports, and only if no other pod has or claims the UID. A kubelet does not run a mirror pod that it has not created.
 """
 
@@ -20,7 +20,7 @@ _UID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class StaticPods:
-    """All pods of a node with the UIDs that mirror pods claim.
+    """All pods of a node, with the UIDs that mirror pods claim.
 
     Args:
         reported: the namespaces and names of all pods that the kubelet reports.
@@ -47,12 +47,12 @@ class StaticPods:
         self._claims.pop(uid, None)
 
     def confirm(self, reported: Collection[tuple[str, str]]) -> bool:
-        """Replace the pods that the kubelet reports; return whether they have changed."""
+        """Replace the set of pods that the kubelet reports; return whether the set has changed."""
         before, self._reported = self._reported, frozenset(reported)
         return before != self._reported
 
     def find_cgroup_uid(self, uid: str) -> str:
-        """Return the UID in the name of a pod's cgroup."""
+        """Return the UID that occurs in the name of a pod's cgroup."""
         confirmed = {each: claim for each, claim in self._claims.items() if self._names[each] in self._reported}
         claim = confirmed.get(uid)
         if claim is None or claim in self._names:
@@ -60,5 +60,5 @@ class StaticPods:
         return claim if Counter(confirmed.values())[claim] == 1 else uid
 
     def list_cgroup_uids(self) -> frozenset[str]:
-        """Return the UIDs that the names of the pods' cgroups may contain."""
+        """Return the UIDs that may occur in the names of the pods' cgroups."""
         return frozenset((*self._names, *map(self.find_cgroup_uid, self._claims)))

@@ -1,4 +1,4 @@
-"""Limits on the work of a search, in steps. One step tries one card for one container."""
+"""Limits on the work of a search, in steps. In one step, the search tries one card for one container."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 from accelkit.model.request import ContainerRequest
 
-# Minimum limit on the steps of a search. Real pods need only a few dozen steps. The limit grows with the number of
-# steps of a search without backtracking, not with the number of arrangements.
+# The minimum limit on the steps of a search. Typical pods require only a few dozen steps. The limit grows with the
+# number of steps of a search without backtracking, not with the number of arrangements.
 _LEAST_STEPS: Final = 1000
 
 
 @dataclass(slots=True)
 class Budget:
-    """Steps that one call may spend on all nodes together.
+    """The total number of steps that one call may use for all nodes.
 
     Attributes:
         steps: the number of remaining steps.
@@ -26,7 +26,7 @@ class Budget:
 
     @contextmanager
     def lend(self, most: int) -> Iterator[Budget]:
-        """Yield a budget of at most `most` of the remaining steps, and subtract the steps that it spends."""
+        """Yield a budget with at most `most` of the remaining steps, and subtract the steps that are used."""
         lent = Budget(min(most, self.steps))
         given = lent.steps
         try:
@@ -35,7 +35,7 @@ class Budget:
             self.steps -= given - lent.steps
 
     def is_spent(self) -> bool:
-        """Return whether all steps are spent; if so, a search that found no cards was incomplete."""
+        """Return whether all steps are used. In this case, a search that found no cards was incomplete."""
         return self.steps <= 0
 
 

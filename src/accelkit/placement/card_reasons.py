@@ -1,6 +1,6 @@
-"""Reasons why a container cannot use one card, regardless of other cards and containers.
+"""Reasons why a container cannot use a card, regardless of other cards and containers.
 
-Only `fit.place` decides whether a pod fits; a property test checks that the reasons agree with it.
+Only `fit.place` decides whether a pod fits. A property test checks that the reasons are consistent with its results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.placement.misfit import MisfitReason
 
 
 class CardReason(StrEnum):
-    """Reasons in the order in which they are checked."""
+    """Reasons, in the order in which they are checked."""
 
     CORDONED = "CardCordoned"
     UNHEALTHY = "CardUnhealthy"
@@ -45,7 +45,7 @@ _BARS: Final = {
 
 
 def find_card_reason(state: CardState, container: ContainerRequest) -> CardReason | None:
-    """Return the first reason why a container cannot use a card; None if it can use the card."""
+    """Return the first reason why a container cannot use a card; None if the container can use the card."""
     card = state.card
     if not card.placeable:
         return CardReason.CORDONED if card.cordoned else CardReason.UNHEALTHY

@@ -1,4 +1,4 @@
-"""State of a card on a node: the input of placement."""
+"""State of a card on a node, which is the input of placement."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     """A card and its free amounts.
 
     Attributes:
-        free_bytes: free memory; negative if the card is over capacity.
-        free_compute: free compute, in thousandths of the card.
-        empty: whether no pod holds a share of the card, so that it can be assigned as a whole card.
-        free_amounts: free amounts of resources other than memory and compute.
+        free_bytes: the free memory; negative if the card is over capacity.
+        free_compute: the free compute, in thousandths of the card.
+        empty: whether no pod has a share of the card, so that it can be assigned as a whole card.
+        free_amounts: the free amounts of resources other than memory and compute.
         reserved: the reservation of the card; None if all pods may use it.
         neighbours: the selectors of the request that match pods with shares of the card.
     """
@@ -36,12 +36,12 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def room_bytes(self) -> int:
-        """Memory that one container can get: on an oversubscribed card, at most the card's physical memory."""
+        """The memory that one container can get. On an oversubscribed card, the limit is its physical memory."""
         # Without oversubscription, the free memory of a card never exceeds its physical memory.
         return self.free_bytes if self.card.memory_factor == 1 else min(self.free_bytes, self.card.own_bytes)
 
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
-        """Return the sharing rule that excludes a container from the card; None if no rule does."""
+        """Return the sharing rule that excludes a container from the card; None if no rule excludes it."""
         return find_bar(self.card, self.reserved, self.neighbours, container)
 
 

@@ -1,8 +1,8 @@
 """Charges of a pod on each card over its lifetime.
 
-The kubelet passes the devices of a plain init container on to later containers, and frees no device before the pod
-ends. So a pod's charge on a card is the number of distinct devices that all its containers hold on the card. It is
-neither the sum nor the maximum of the requests:
+The kubelet reuses the devices of a plain init container for subsequent containers, and does not free devices before the
+pod terminates. Therefore, a pod's charge on a card is the number of distinct devices on this card that are allocated to
+its containers. This number is neither the sum nor the maximum of the requests:
 
 - init 8, app 4: charge 8
 - init 4, app 8: charge 8
@@ -23,7 +23,7 @@ from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """Amounts of one card that a pod holds: memory, compute and other amounts, or the whole card.
+    """The amounts of one card that a pod uses: memory, compute and other amounts, or the whole card.
 
     Attributes:
         counted: the number of containers that requested the card by number, regardless of their amounts.
@@ -38,7 +38,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CardTally:
-    """Sum of the shares that the containers of one pod hold of a card, with pools of devices from init containers."""
+    """The sum of the shares of a card for the containers of one pod, with pools of devices from init containers."""
 
     memory_bytes: int = 0
     compute: int = 0
@@ -51,10 +51,10 @@ class CardTally:
     counted: int = 0
 
     def take(self, share: Share, kind: Kind) -> None:
-        """Add a container's share, which uses the pool first; whole cards and memory have separate pools."""
+        """Add a container's share, which uses the pool first. Whole cards and memory have separate pools."""
         if share.amounts:
-            # Only containers that request cards by number have other amounts. It is unknown whether they reuse
-            # amounts until their cards are known.
+            # Only containers that request cards by number have other amounts. Until their cards are known, it is
+            # unknown whether they reuse amounts.
             self.counted += 1
             self._take_amounts(share.amounts, kind)
         if share.whole:
@@ -100,7 +100,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
     Args:
         container: the container.
-        pool: the cards whose devices the kubelet passes on to the container.
+        pool: the cards whose devices the kubelet reuses for the container.
     """
     if not pool or container.whole:
         return True
@@ -112,7 +112,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
 @dataclass(slots=True)
 class Tallies:
-    """Tallies of all cards on which a pod holds shares, by card ID."""
+    """The tallies of all cards of which a pod has shares, by card ID."""
 
     cards: dict[str, CardTally] = field(default_factory=dict)
 
@@ -126,9 +126,9 @@ def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tu
     """Return the charge of a pod on each card.
 
     Args:
-        order: container names and kinds in the order in which the kubelet allocates.
-        containers: the shares of each container; a container that is missing from `order` counts as an app container,
-            so that every share of an assignment is charged.
+        order: the names and kinds of the containers, in the order in which the kubelet allocates devices.
+        containers: the shares of each container. A container that is missing from `order` is treated as an app
+            container, so that every share of an assignment is charged.
     """
     tallies = Tallies()
     counted = set[str]()

@@ -18,13 +18,16 @@ from accelkit.texts import count_cards
 def find_broken_constraints(
     request: PodRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None = None
 ) -> tuple[str, ...]:
-    """Return a sentence for each violated constraint; unknown properties of a card violate constraints on them.
+    """Return a sentence for each violated constraint.
+
+    A constraint is also violated if the property of the card to which it applies is unknown.
 
     Args:
         request: the request of the pod.
         assignment: the assignment of the pod.
         cards: the node's cards by ID.
-        links: the connections of the cards, in the same order; None if unknown, in which case groups are not checked.
+        links: the connections of the cards, in the same order. If they are None, the connections are unknown, and
+            groups are not checked.
     """
     return tuple(
         sentence for container in request.containers for sentence in _find_broken(container, assignment, cards, links)

@@ -1,4 +1,4 @@
-"""Early detection of containers that fit the free amounts of the cards in no arrangement."""
+"""Early detection of containers that do not fit the free amounts of the cards in any arrangement."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from accelkit.model.request import ContainerRequest, Kind
 # An amount, the number of containers that request at least this amount per card, and their total number of cards.
 _Level: TypeAlias = tuple[int, int, int]
 
-# If there are more distinct amounts, some amounts are not checked.
+# The maximum number of distinct amounts. If there are more, some amounts are not checked.
 _MAX_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Amounts of one resource that containers request.
+    """The amounts of one resource that containers request.
 
-    Init containers are not counted, because they pass their devices on to later containers.
+    Init containers are not counted, because their devices are reused for subsequent containers.
     """
 
     levels: tuple[_Level, ...]
     total: int
 
     def exceeds(self, room: Sequence[int]) -> bool:
-        """Return whether the demand exceeds the room on all cards; False does not mean that the containers fit."""
+        """Return whether the demand exceeds the free amounts on all cards.
+
+        False does not mean that the containers fit.
+        """
         return self.total > sum(room) or any(
             sum(min(left // amount, containers) for left in room) < cards for amount, containers, cards in self.levels
         )
@@ -35,7 +38,7 @@ class Demand:
 
 @lru_cache(maxsize=64)
 def list_demands(containers: tuple[ContainerRequest, ...]) -> list[tuple[Demand, Demand]]:
-    """Return, for each container, its demand for memory and compute together with all later containers."""
+    """Return, for each container, the demand for memory and compute of this container and all subsequent containers."""
     rests = [containers[depth:] for depth in range(len(containers))]
     return [(_sum_up(rest, "memory_bytes"), _sum_up(rest, "compute")) for rest in rests]
 

@@ -1,15 +1,16 @@
 """Decision on whether a pod fits the cards of one node, and which cards it gets.
 
-The search is depth-first: it places containers in the kubelet's order, and tries cards in the policy's order. So the
-first complete choice is the choice that the policy prefers.
+The search is depth-first. It places containers in the kubelet's order, and tries cards in the policy's order.
+Therefore, the first complete choice is the choice that the policy prefers.
 
-The kubelet passes the devices of a plain init container on to later containers before it allocates new devices.
-Therefore, a later container must use the cards of this pool. If the pool spans several cards and the container does not
-need all devices, the kubelet selects the devices. The pod is then refused, because its cards cannot be predicted.
+The kubelet reuses the devices of a plain init container for subsequent containers before it allocates new devices.
+Therefore, a subsequent container must use the cards in this pool. If the pool spans several cards and the container
+does not need all devices, the kubelet selects the devices. In this case, the pod is refused, because its cards cannot
+be predicted.
 
-The search does not repeat a failed choice: containers with equal requests are interchangeable, and so are equivalent
-cards. After the first failure, the search compares the demand of the remaining containers with the remaining amounts,
-so that it does not try every arrangement for a pod with too many containers.
+The search does not repeat a failed choice. Containers with equal requests are interchangeable, and equivalent cards are
+also interchangeable. After the first failure, the search compares the demand of the remaining containers with the
+remaining amounts. Therefore, it does not try every arrangement for a pod with too many containers.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def place(
 ) -> Assignment | Misfit:
     """Return the cards for every container of a pod, or the reason why the pod does not fit.
 
-    `Misfit.resolvable` is always True in this result. The caller checks in a second call whether the pod would fit the
-    empty node.
+    `Misfit.resolvable` is always True in this result. The caller must check in a second call whether the pod would fit
+    the empty node.
 
     Args:
         states: the node's cards.
@@ -53,8 +54,8 @@ def place(
         policy: the policy that ranks cards if the pod does not name one.
         budget: the remaining steps for all nodes, from which the search subtracts its steps; None for a search on a
             single node.
-        links: the connections of the cards; if None, the policy `topology` takes any cards, and groups are derived from
-            the cards alone.
+        links: the connections of the cards. If it is None, the policy `topology` uses any cards, and groups are derived
+            only from the cards.
     """
     if len(request.containers) > MAX_CONTAINERS:
         return Misfit(MisfitReason.TOO_COMPLEX)
@@ -70,13 +71,13 @@ def place(
     if budget is not None:
         budget.steps -= search.steps
     elif chosen is None and search.is_spent and links is not None and not grouped:
-        # filter has found that the pod fits without regard to connections, so use any cards.
+        # The filter verb has found that the pod fits without regard to connections, so use any cards.
         return place(states, request, policy)
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
-    """A depth-first search; the tallies contain the amounts that earlier containers have taken."""
+    """A depth-first search. The tallies contain the amounts that are assigned to preceding containers."""
 
     def __init__(
         self, states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, limit: int, links: CardLinks | None
@@ -104,16 +105,17 @@ class _Search:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the search exceeded its limit on steps, so that it has no result for its node."""
+        """Whether the search exceeded its limit on steps, so that there is no result for its node."""
         return self.steps > self._limit
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
-        """Place the containers from `depth` onwards; return None if no choice places all of them."""
+        """Return cards for the containers from `depth` onwards; None if no choice of cards fits all of them."""
         if depth == len(self._containers):
             return {}
         state = None
         if self._failed:
-            # A description covers every card, so hundreds of cards cost extra steps. No real node has so many cards.
+            # A description includes every card, so hundreds of cards require additional steps. Real nodes do not have
+            # so many cards.
             self.steps += len(self._states) // 32
             state = self._describe(depth)
         if state is not None and (state in self._failed or self._is_beyond(depth)):
@@ -141,7 +143,7 @@ class _Search:
         return depth, *sorted(map(self._signature, range(len(self._states))))
 
     def _is_beyond(self, depth: int) -> bool:
-        """Return whether the containers from `depth` onwards fit the remaining amounts in no arrangement."""
+        """Return whether the containers from `depth` onwards do not fit the remaining amounts in any arrangement."""
         if not self._demands:
             self._demands = list_demands(self._containers)
         memory, compute = self._demands[depth]
@@ -167,7 +169,8 @@ class _Search:
             grouped = self._link_sets(container, pool, fitting).list_grouped(container)
             candidates = (cards for cards in grouped if self._agree(container, cards, together=True))
         elif len(pool) > container.cards:
-            # Only whole cards reach this branch. The kubelet may select any card of the pool, so all cards must fit.
+            # Only containers with whole cards reach this branch. The kubelet may select any card in the pool, so all of
+            # its cards must fit.
             if missing or not self._agree(container, pool, together=container.cards > 1):
                 self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
                 return
@@ -186,7 +189,7 @@ class _Search:
     def _list_linked(
         self, container: ContainerRequest, pool: list[int], fitting: list[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the best connected sets. If the container prefers a NIC, yield sets of cards near a NIC first."""
+        """Yield the best connected sets. If the container prefers a NIC, yield the sets of cards near a NIC first."""
         near = [index for index in fitting if is_near(self._states[index].card.nic)] if container.nic else []
         if container.cards <= len(near) < len(fitting) and {*pool} <= {*near}:
             yield from self._link_sets(container, pool, near).list_best(container)
@@ -195,14 +198,14 @@ class _Search:
     def _subsets(
         self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield sets that extend `chosen` with cards from `others`, in order; skip cards that violate a constraint."""
+        """Yield sets that extend `chosen` with cards from `others`, in order. Skip cards that violate a constraint."""
         missing = container.cards - len(chosen)
         if missing == 0:
             yield chosen
             return
         tried = set[tuple[object, ...]]()
         for position in range(len(others) - missing + 1):
-            # Equivalent cards fail in the same way.
+            # Skip equivalent cards, because they fail in the same way.
             index = others[position]
             signature = self._signature(index)
             if signature in tried:
@@ -235,15 +238,16 @@ class _Search:
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
             and card.own_bytes >= container.memory_bytes
-            # Pods may hold more compute than the card has. This does not affect a container that requests no compute.
+            # Pods may use more compute than the card has. This does not affect a container that does not request
+            # compute.
             and (not compute or state.free_compute - tally.compute >= compute)
-            # A card without memory to share fits only containers that request other amounts.
+            # A card without memory to share can be used only by containers that request other amounts.
             and (card.capacity_bytes > 0 or bool(container.amounts and not container.memory_bytes))
             and not (container.amounts and find_lacking_amount(state, tally, container))
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
-        """Return whether cards meet the container's constraints, individually or as a set."""
+        """Return whether cards satisfy the container's constraints, both individually and as a set."""
         pairs = combinations_with_replacement(cards, 2) if together else ((index, index) for index in cards)
         return all(self._pair_agrees(container, a, b) for a, b in pairs)
 
@@ -252,7 +256,7 @@ class _Search:
         return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _find_bars(self, container: ContainerRequest) -> Misfit | None:
-        """Return the misfit that the sharing rules cause; None if too few cards would fit without the rules."""
+        """Return the misfit that the sharing rules cause; None if too few cards would fit even without the rules."""
         roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
         if len(roomy) < container.cards:
             return None
@@ -290,7 +294,7 @@ class _Search:
         return sorted(fitting, key=order)
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
-        # Whole cards are empty, so rank them by capacity: the smallest card fits best.
+        # Cards that can be assigned as whole cards are empty, so rank them by capacity. The smallest card fits best.
         state = self._states[index]
         return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
 

@@ -1,12 +1,13 @@
-"""Measure of the free amounts that the expected tasks can use, and of the loss that a placement causes.
+"""Measure of the free amounts that expected tasks can use, and of the loss that a placement causes.
 
-For each type of task, the usable cards of a node are the parts of its free cards that tasks of this type could fill, if
-the host has enough CPU and memory. The worth of a node is the sum over all types. Each type is weighted by its
-frequency, by the inverse of its size, and by the scarcity of the cards that it could use. The node that loses the least
-worth gets the pod. So amounts that fit no task, and free cards on hosts without free CPU, arise only as a last resort.
+For each type of task, the usable amount of a node is the part of its free cards that tasks of this type could use.
+Tasks are counted only if the host has enough CPU and memory. The value of a node is the sum over all types. Each type
+is weighted by its frequency, by the inverse of its size, and by the scarcity of the cards that it could use. The pod is
+assigned to the node that loses the least value. Therefore, amounts that do not fit any task, and free cards on hosts
+without free CPU, are left only as a last resort.
 
-Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. This project defines
-the usable amounts and the weights; docs/how-to/simulation.md shows their effect.
+Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. The usable amounts
+and the weights are defined by this project. docs/how-to/simulation.md describes their effect.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Weight of the usable parts that complete tasks fill. The remaining weight applies to all free memory of the cards that
-# fit at least one more task.
+# The weight of the usable amounts that whole tasks would fill. The remaining weight applies to all free memory of the
+# cards on which at least one more task fits.
 _FILLED: Final = 0.45
-# The weight of a type is divided by the size of its request, in cards, raised to this power.
+# The weight of a type is divided by the size of its request (in cards) raised to this power.
 _BY_DEMAND: Final = 1.07
-# Weight of tasks with several cards, because the sets of cards that they need are used up first.
+# The weight of tasks with several cards. It is higher because the sets of cards that they require become scarce first.
 _SEVERAL: Final = 4.0
 # The weight of a type is divided by its usable fraction of all cards, or by this fraction if it is larger.
 _LEAST_SUPPLY: Final = 1e-3
 _LEAST_DEMAND: Final = 1e-3
-# Weight of the tie-breaker between equal nodes: the node with the smallest remaining amounts is the best.
+# The weight of the tie-breaker between equal nodes. The node with the smallest remaining amounts is the best.
 _BEST_FIT: Final = 6e-4
-# Tolerance, because in single precision, the amounts of a host may appear slightly smaller than a task that just fits.
+# The tolerance of the comparison. In single precision, the amounts of a host may appear slightly smaller than a task
+# that just fits.
 _ROUNDING: Final = 1e-5
 
 
@@ -44,11 +46,12 @@ class Columns(NamedTuple):
     """Numeric columns with one row per node.
 
     Attributes:
-        free: free bytes by row and card, the card with the most free bytes first; -1 if there is no card.
+        free: the free memory by row and card, in bytes, with the card with the most free memory first; -1 if there is
+            no card.
         capacity: the capacities of the same cards in bytes.
-        empty: whether no pod holds a share of the card.
-        cpu: free thousandths of the host's CPU; infinite if unknown.
-        host_bytes: free memory of the host; infinite if unknown.
+        empty: whether no pod has a share of the card.
+        cpu: the free CPU of the host, in thousandths; infinite if unknown.
+        host_bytes: the free memory of the host, in bytes; infinite if unknown.
     """
 
     free: Ints
@@ -66,7 +69,7 @@ class Columns(NamedTuple):
 class _Levels(NamedTuple):
     """Measures of cards for each amount that a type requests: float32 by amount, (card,) and row.
 
-    In all arrays, rows are the last axis, because there are many rows and each step is then one long loop.
+    In all arrays, rows are the last axis, because there are many rows and each step can then be one long loop.
     """
 
     cards: Floats  # cards with room for one task
@@ -96,10 +99,10 @@ class _Types:
         self._by_host = _invert([task.host_bytes for task, _ in mix])
 
     def count_levels(self, free: Ints, capacity: Ints, empty: Flags) -> _Levels:
-        """Return the measures of cards for each amount; all arguments by (card and) row."""
+        """Return the measures of cards for each amount. All arguments are arrays by row, or by card and row."""
         share = np.maximum(self.amounts, 1.0).reshape(-1, *(1 for _ in free.shape))
         left = np.maximum(free, 0).astype(np.float64)
-        # The result is exact, because the byte counts of cards are far below the largest exact integer in a double.
+        # The result is exact, because the memory of a card in bytes is far below the largest exact integer in a double.
         tasks = np.floor(left / share).astype(np.float32)
         cards = (tasks > 0).astype(np.float32)
         size = np.maximum(capacity, 1).astype(np.float32)
@@ -123,7 +126,8 @@ class _Types:
         filled *= fits
         free *= np.float32(1 - _FILLED)
         free *= fits
-        # The following arrays are by type: the number of tasks that the host can run, and their fraction of the cards.
+        # The following arrays are indexed by type. They contain the number of tasks that the host can run, and this
+        # number as a fraction of the tasks that fit the cards.
         carried: Floats = self._by_cpu[:, None] * cpu.astype(np.float32)
         np.minimum(carried, self._by_host[:, None] * host.astype(np.float32), out=carried)
         usable: Floats = carried / tasks[self._size]
@@ -135,7 +139,7 @@ class _Types:
 
 
 class Usability:
-    """Worth of each node's free cards for a mix of tasks, cached until the row changes."""
+    """The value of each node's free cards for a mix of tasks, which is cached until the row changes."""
 
     def __init__(self) -> None:
         self._types = _Types(())
@@ -145,7 +149,7 @@ class Usability:
         self._largest = [1.0, 1.0]
 
     def rebuild(self, mix: Sequence[tuple[TaskType, float]], columns: Columns) -> None:
-        """Set a new mix, and measure every row."""
+        """Set a new mix and measure every row."""
         types = self._types = _Types(mix)
         self._levels = types.count_levels(*_list_by_card(columns)).sum_cards()
         usable = types.measure(self._levels, columns.cpu, columns.host_bytes)
@@ -175,13 +179,13 @@ class Usability:
         self._worth[rows] = self._types.measure(levels, columns.cpu, columns.host_bytes) @ self._weights
 
     def measure_losses(self, task: TaskType, rows: Ints, columns: Columns) -> Doubles:
-        """Return the loss, in weighted cards, of each row if it gets a task that fits; the smallest loss is the best.
+        """Return the loss, in weighted cards, of each row if it gets a task that fits. The smallest loss is the best.
 
-        The task is assumed to take the fitting cards with the least free memory, as in the search within a node.
+        It is assumed that the task gets the fitting cards with the least free memory, as in the search within a node.
 
         Args:
             task: the task.
-            rows: numbers of rows that were measured after their last change.
+            rows: the numbers of the rows, which must have been measured after their last change.
             columns: the columns of only these rows.
         """
         cpu, host = columns.cpu - task.cpu_milli, columns.host_bytes - task.host_bytes
@@ -198,7 +202,7 @@ class Usability:
             levels = [level - old for level, old in zip(levels, before, strict=True)]
             taken += (free - left) / np.maximum(capacity, 1)
         worth = self._types.measure(_Levels(*levels), cpu, host) @ self._weights
-        # The sum of all remaining amounts, each as a fraction of the largest amount of any node.
+        # The sum of all remaining amounts, each as a fraction of the largest amount on any node.
         rest: Doubles = (columns.free.clip(0) / np.maximum(columns.capacity, 1)).sum(axis=1) - taken
         rest /= columns.free.shape[1]
         for each, largest in zip((cpu, host), self._largest, strict=True):
@@ -223,7 +227,7 @@ def _invert(amounts: Sequence[int]) -> Floats:
 
 
 def _find_tightest(columns: Columns, task: TaskType) -> list[Ints]:
-    """Return, for each row, the positions of the cards that a task takes: the fitting cards with the least memory."""
+    """Return, for each row, the positions of the cards for a task: the fitting cards with the least free memory."""
     if not task.cards:
         return []
     fits = columns.empty if task.whole else columns.free >= max(1, task.memory_bytes)

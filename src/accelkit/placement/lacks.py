@@ -14,28 +14,28 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 def find_lacking_amount(state: CardState, tally: CardTally, container: ContainerRequest) -> str:
-    """Return a resource, except memory and compute, whose free amount is too small; empty if all are sufficient.
+    """Return a resource, except memory and compute, whose free amount is too small; empty if there is none.
 
     Args:
         state: the card.
-        tally: the amounts of the card that other containers of the pod have taken.
+        tally: the amounts of the card that are assigned to other containers of the pod.
         container: the container that requests the card.
     """
-    # For a card that is known only from labels, the memory is unknown, so zero free bytes prove nothing.
+    # If a card is known only from labels, its memory is unknown, so zero free bytes do not mean that the card is full.
     conclusive = state.card.capacity_bytes > 0 or not state.free_amounts
     if container.counted_by and conclusive and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
-        # Other pods hold the card completely, perhaps as a whole card, so no container may request it by number.
+        # Other pods use the entire card, perhaps as a whole card, so no container may request it by number.
         return container.counted_by
     free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)
     return find_lack(free, container.amounts, container.counted_by)
 
 
 def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
-    """Return the misfit of a container for which too few cards have sufficient free amounts.
+    """Return the misfit for a container if too few cards have sufficient free amounts.
 
     Args:
         states: the node's cards.
-        tallies: the amounts of each card that other containers of the pod have taken.
+        tallies: the amounts of each card that are assigned to other containers of the pod.
         container: the container that requests the cards.
     """
     if container.model and not any(s.card.model == container.model for s in states):

@@ -9,7 +9,7 @@ from accelkit.model.request import ContainerRequest
 
 
 def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
-    """Return whether a container may use both cards together, or the card if both are the same."""
+    """Return whether a container may use two cards together, or a single card if both arguments are the same."""
     if container.numa and (a.numa is None or a.numa != b.numa):
         return False
     kind = container.link
@@ -17,14 +17,14 @@ def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
 
 
 def is_large(card: Card, container: ContainerRequest) -> bool:
-    """Return whether a card has the minimum memory that the container requires; unknown memory counts as none."""
+    """Return whether a card has the minimum memory that the container requires. Unknown memory is treated as 0."""
     return container.min_memory_bytes <= (card.memory_bytes or 0)
 
 
 def classify_cards(
     cards: Sequence[Card], amounts: Sequence[tuple[object, ...]], containers: Sequence[ContainerRequest]
 ) -> list[int]:
-    """Return a class number for each card; cards of the same class are equivalent for these containers.
+    """Return a class number for each card. Cards in the same class are equivalent for these containers.
 
     Args:
         cards: the cards of a node.
@@ -34,7 +34,7 @@ def classify_cards(
     numbered = any(container.allowed or container.denied for container in containers)
     models, numa = any(container.model for container in containers), any(container.numa for container in containers)
     memory = any(container.min_memory_bytes for container in containers)
-    # Only one of the two cards may report a link.
+    # Check both cards, because only one of them may report a link.
     ends = (card for other in cards for link in other.links for card in (other.id, link.to))
     linked = set(ends) if any(container.link for container in containers) else set[str]()
     each_alone = any(container.groups for container in containers)

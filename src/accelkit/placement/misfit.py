@@ -10,7 +10,7 @@ from accelkit.errors import AccelkitError
 
 
 class MisfitReason(StrEnum):
-    """Reasons why a pod does not fit; the dialect formats each reason as a sentence."""
+    """Reasons why a pod does not fit. The dialect formats each reason as a sentence."""
 
     MEMORY = "InsufficientMemory"
     MEMORY_CARDS = "InsufficientMemoryOnCards"
@@ -36,13 +36,14 @@ class MisfitReason(StrEnum):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """Reason why a pod does not fit, with the data for its sentence.
+    """The reason why a pod does not fit, with the data for its message.
 
     Attributes:
-        cards: the number of cards requested by the container that did not fit.
-        detail: a model, an amount of memory, a container name or an error message; empty if the reason needs no detail.
-        resolvable: whether the pod would fit without the other pods on the node; if False, kube-scheduler does not
-            preempt pods on the node.
+        cards: the number of cards that were requested by the container that did not fit.
+        detail: a model, an amount of memory, a container name or an error message; empty if the reason does not require
+            details.
+        resolvable: whether the pod would fit without the other pods on the node. If it is False, kube-scheduler does
+            not preempt pods on the node.
     """
 
     reason: MisfitReason
@@ -52,7 +53,7 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class MisfitError(AccelkitError):
-    """The cards of a node do not fit a reservation."""
+    """The cards of a node are not sufficient for a reservation."""
 
     def __init__(self, misfit: Misfit) -> None:
         super().__init__(f"cannot reserve cards: {misfit.reason} {misfit.detail}".rstrip())

@@ -1,7 +1,7 @@
-"""Mix of the task types that users request; placement preserves free amounts for these tasks.
+"""Mix of the task types that users request. Placement preserves free amounts for these tasks.
 
 A task type consists of the number of cards, the amount on each card, and the amounts of the host. The weight of an
-observation halves after a fixed number of pods, so that the mix follows current use.
+observation is halved after a fixed number of pods, so that the mix follows the current usage.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ import msgspec
 from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.request import PodRequest
 
-# Number of pods after which the weight of an observation is halved.
+# The number of pods after which the weight of an observation is halved.
 _HALF_LIFE: Final = 20_000
-# Number of pods after which the mix is recomputed, and all results that depend on it are discarded.
+# The number of pods after which the mix is recomputed, and all results that depend on the mix are discarded.
 _EPOCH: Final = 1500
-# Maximum number of types, because each type costs time in every decision. A rare type counts as the most similar type.
+# The maximum number of types. It is limited because each type increases the time of every decision. A rare type is
+# counted as the most similar type.
 _MOST_TYPES: Final = 32
-# Limit on the types that are selected to represent a card size, so that the other types can be selected by frequency.
+# The limit on the types that are selected to represent a request size, so that the other types can be selected by
+# frequency.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
-# A task with at least this number of cards occupies at least half of most nodes.
+# A task with at least this number of cards uses at least half of most nodes.
 _MANY_CARDS: Final = 4
 # The host amounts of the representative of a size cover at least this fraction of the tasks of that size.
 _NEARLY_ALL: Final = 0.95
 
 
 class TaskType(msgspec.Struct, frozen=True):
-    """Amounts of one node that one pod uses.
+    """The amounts of one node that one pod uses.
 
     Attributes:
         cards: the number of cards; 0 for a pod without cards.
@@ -49,19 +51,19 @@ class TaskType(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether the pod gets whole cards."""
+        """Whether the pod uses whole cards."""
         return self.cards > 0 and self.memory_bytes == 0
 
 
 def describe_task(request: PodRequest, host: HostAmounts) -> TaskType:
-    """Return the task type of a pod; the container with the largest request represents all containers."""
+    """Return the task type of a pod. The container with the largest request represents all containers."""
     largest = max(request.containers, key=lambda each: (each.whole, each.cards * each.memory_bytes, each.cards))
     share = 0 if largest.whole else max(1, largest.memory_bytes)
     return TaskType(largest.cards, share, int(host.cpu_milli), int(host.memory_bytes))
 
 
 class TaskMix:
-    """Frequency of each task type, weighted towards the latest pods.
+    """The frequency of each task type, weighted towards the most recent pods.
 
     Attributes:
         epoch: the number of times that the mix was computed; 0 before the first pod.
@@ -77,10 +79,11 @@ class TaskMix:
         self._types: list[tuple[TaskType, float]] = []
 
     def observe(self, task: TaskType) -> None:
-        """Count a pod; pods without cards are ignored."""
+        """Count a pod. Pods without cards are ignored."""
         if not task.cards:
             return
-        # Increase the weight of each new observation slightly, instead of reducing the weights of all earlier ones.
+        # Slightly increase the weight of each new observation, instead of reducing the weights of all previous
+        # observations.
         self._one *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._one
         self._observed += 1
@@ -88,7 +91,7 @@ class TaskMix:
             self._take()
 
     def list_types(self) -> list[tuple[TaskType, float]]:
-        """Return the representative types and their fractions of all tasks at the start of this epoch."""
+        """Return the representative types, with their fractions of all tasks at the start of this epoch."""
         return self._types
 
     def _take(self) -> None:
@@ -108,7 +111,7 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 
     Args:
         counts: the weighted count of each type.
-        order: the same types, the most frequent type first.
+        order: the same types, with the most frequent type first.
     """
     sizes: dict[tuple[int, int], list[TaskType]] = {}
     for task in order:
@@ -124,9 +127,9 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
     """Return the representative of the tasks that request the same cards.
 
-    With few cards, it is the most frequent task. With many cards, it is a task whose host amounts are at least those of
-    nearly all other tasks: these tasks need an empty node, and a node that fits the representative fits nearly all of
-    them.
+    For few cards, the representative is the most frequent task. For many cards, it is a task whose host amounts are at
+    least as large as the amounts of nearly all other tasks. Tasks with many cards require an empty node, and a node
+    that fits the representative also fits nearly all of these tasks.
     """
     if tasks[0].cards < _MANY_CARDS:
         return tasks[0]

@@ -1,4 +1,4 @@
-"""Interface and adapter for policies of other distributions."""
+"""Interface and adapter for policies from other distributions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 
 
 class CardView(Protocol):
-    """Read-only view of a card and its free amounts."""
+    """A read-only view of a card and its free amounts."""
 
     @property
     def card(self) -> Card:
@@ -27,23 +27,23 @@ class CardView(Protocol):
 
     @property
     def free_bytes(self) -> int:
-        """Free memory; negative if the card is over capacity."""
+        """The free memory; negative if the card is over capacity."""
 
     @property
     def free_compute(self) -> int:
-        """Free compute, in thousandths of the card."""
+        """The free compute, in thousandths of the card."""
 
     @property
     def empty(self) -> bool:
-        """Whether no pod holds a share of the card."""
+        """Whether no pod has a share of the card."""
 
     @property
     def free_amounts(self) -> Amounts:
-        """Free amounts of resources other than memory and compute, by name."""
+        """The free amounts of resources other than memory and compute, by name."""
 
 
 class _CardLeft(msgspec.Struct, frozen=True, gc=False):
-    """A card, minus the amounts that the pod's earlier containers take."""
+    """A card, minus the amounts that are assigned to preceding containers of the pod."""
 
     card: Card
     free_bytes: int
@@ -54,7 +54,7 @@ class _CardLeft(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class PolicyPlugin(Protocol):
-    """Object or module with these two functions, which an entry point in `accelkit.policies` references.
+    """An object or module with these two functions, to which an entry point in the group `accelkit.policies` refers.
 
     The extender calls the functions thousands of times per second on its event loop. A call must return within
     microseconds, without I/O. It must return the same result for the same arguments, because scores are cached until
@@ -62,16 +62,21 @@ class PolicyPlugin(Protocol):
     """
 
     def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:
-        """Rank a card that fits: the card with the lowest rank is taken first, and the lowest card number breaks ties.
+        """Return the rank of a card that fits.
+
+        The card with the lowest rank is used first. If ranks are equal, the card with the lowest number is used first.
 
         Args:
             card: the card, which is one of `node`.
-            node: the cards of the node that take new shares, minus the amounts that the pod's earlier containers take.
+            node: the cards of the node that accept new shares, minus the amounts that are assigned to preceding
+                containers of the pod.
             request: the request of the container.
         """
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:
-        """Score a node from 0 to `most`; kube-scheduler sums the scores of all plugins, and chooses the highest sum.
+        """Return the score of a node, from 0 to `most`.
+
+        kube-scheduler adds the scores from all plugins, and chooses the node with the highest sum.
 
         Args:
             node: all cards of the node.
@@ -81,10 +86,10 @@ class PolicyPlugin(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluggedPolicy:
-    """A policy of another distribution.
+    """A policy from another distribution.
 
     Attributes:
-        origin: the distribution and its version.
+        origin: the name of the distribution, with its version.
     """
 
     name: str
@@ -101,8 +106,8 @@ class PluggedPolicy:
 
         Args:
             fitting: the indexes, in `cards`, of the cards that fit.
-            cards: the cards of the node that take new shares.
-            taken: the amounts of each card that the pod's earlier containers take.
+            cards: the cards of the node that accept new shares.
+            taken: the amounts of each card that are assigned to preceding containers of the pod.
             request: the request of the container.
 
         Raises:

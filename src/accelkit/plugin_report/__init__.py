@@ -1,1 +1,1 @@
-"""Report of `accelkit plugins`: the installed plug-ins of other distributions, and their problems."""
+"""Report for `accelkit plugins`: the installed plug-ins from other Python distributions, and their problems."""

@@ -21,7 +21,7 @@ from accelkit.plugin_report.report import PluginView, view_plugins
 @output_option
 @click.pass_context
 def plugins(context: click.Context, output: str) -> None:
-    """List the profiles, dialects, policies and memory sources of other distributions, and their problems.
+    """List the profiles, dialects, policies and memory sources from other Python distributions, and their problems.
 
     The command loads each plug-in to check it.
     """

@@ -1,4 +1,4 @@
-"""Report of all plug-ins, which loads each plug-in like a service and records its problem, if any."""
+"""Report on all plug-ins. It loads each plug-in in the same way as a service, and records problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PluginView(msgspec.Struct, frozen=True):
 
     Attributes:
         problem: the reason why the plug-in is invalid; empty if it is valid.
-        next_step: the action that solves the problem.
+        next_step: the action that resolves the problem.
     """
 
     group: str
@@ -34,7 +34,7 @@ class PluginView(msgspec.Struct, frozen=True):
 
 
 def view_plugins() -> list[PluginView]:
-    """Load all plug-ins from other distributions, and return the result for each plug-in."""
+    """Load all plug-ins from other Python distributions, and return a view of each plug-in."""
     return [_view(plugin) for plugin in list_plugins()]
 
 

@@ -1,1 +1,1 @@
-"""Plug-ins: profiles, dialects, policies and memory sources that other distributions provide as entry points."""
+"""Plug-ins: profiles, dialects, policies and memory sources that other Python distributions provide as entry points."""

@@ -1,7 +1,7 @@
-"""Catalogue and loader of the plug-ins that installed distributions declare in their metadata.
+"""Catalogue and loader of the plug-ins that installed Python distributions declare in their metadata.
 
-Listing plug-ins does not run their code. A plug-in is imported only when it is used, so a broken plug-in affects only
-services that use it.
+Plug-in code does not run when plug-ins are listed. A plug-in is imported only when it is used, so a broken plug-in
+affects only services that use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accelkit.plugins.interface import INTERFACE, KINDS, VARIABLE
 
 log = logging.getLogger(__name__)
 
-# Names are used on command lines, in inventories and as file names.
+# Plug-in names are used on command lines, in inventories and as file names.
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _OURS: Final = "accelkit"
 
@@ -32,10 +32,10 @@ class Plugin(msgspec.Struct, frozen=True):
     """An entry point in one of accelkit's groups.
 
     Attributes:
-        group: the group, such as `accelkit.policies`.
-        name: the name in options and variables.
+        group: the entry point group, such as `accelkit.policies`.
+        name: the name that is used in options and variables.
         reference: the object of the entry point, as `package.module:attribute`.
-        distribution: the distribution that contains the plug-in.
+        distribution: the Python distribution that contains the plug-in.
         version: the version of the distribution.
     """
 
@@ -52,11 +52,11 @@ class Plugin(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """The distribution and its version."""
+        """The name and version of the distribution."""
         return f"{self.distribution} {self.version}"
 
     def build_error(self, problem: str) -> PluginError:
-        """Return the error that reports a problem of the plug-in."""
+        """Return an error that reports a problem with the plug-in."""
         return PluginError(
             f"the {self.kind} {self.name} of {self.origin} {problem}",
             next_step=f"install a release of {self.distribution} that supports interface {INTERFACE} of accelkit "
@@ -67,7 +67,7 @@ class Plugin(msgspec.Struct, frozen=True):
         """Import and return the object of the entry point.
 
         Raises:
-            PluginError: the object cannot be imported, or does not support this version of the interface.
+            PluginError: the object cannot be imported or does not support this version of the interface.
         """
         if not _NAME.fullmatch(self.name):
             raise self.build_error("has an invalid name: use lower-case letters, digits, dots and hyphens")
@@ -94,12 +94,12 @@ class Plugin(msgspec.Struct, frozen=True):
 
 @cache
 def list_plugins() -> tuple[Plugin, ...]:
-    """Return the plug-ins of all installed distributions, in the order of groups, names and distributions."""
+    """Return the plug-ins from all installed Python distributions, sorted by group, name and distribution."""
     found: dict[str, list[Plugin]] = {}
     for distribution in distributions():
         plugins = _read(distribution)
         if plugins:
-            # If a distribution is installed twice, Python imports the first copy on its search path.
+            # If a distribution is installed twice, Python imports the first copy in its search path.
             found.setdefault(re.sub(r"[-_.]+", "-", plugins[0].distribution).lower(), plugins)
     groups = list(KINDS)
     every = (plugin for plugins in found.values() for plugin in plugins)
@@ -112,15 +112,15 @@ def list_plugin_names(group: str) -> list[str]:
 
 
 def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
-    """Return the plug-in with this name; None if no other distribution provides it.
+    """Return the plug-in with this name; None if no other Python distribution provides it.
 
     Args:
-        group: one of the groups of the interface.
+        group: one of the entry point groups of the interface.
         name: the requested name.
-        own: the names that accelkit itself defines.
+        own: the names that accelkit defines.
 
     Raises:
-        PluginError: several distributions define this name, or a distribution redefines a name of accelkit.
+        PluginError: several distributions define this name, or a distribution redefines a name that accelkit defines.
     """
     candidates = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
     owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in candidates)]
@@ -133,14 +133,14 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
 
 
 def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return descriptions, such as `policy tight of acme 1.0`, of the plug-ins among the used names of each group."""
+    """Return descriptions of the plug-ins in use, such as `policy tight of acme 1.0`, given the names in each group."""
     names = {group: set(names) for group, names in used.items()}
     found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
     return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]
 
 
 def _read(distribution: Distribution) -> list[Plugin]:
-    # Ignore damaged distributions, because they may be unrelated to accelkit.
+    # Ignore damaged distributions, because they may not be related to accelkit.
     try:
         points = [point for point in distribution.entry_points if point.group in KINDS]
         if not points:

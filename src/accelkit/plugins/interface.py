@@ -1,9 +1,9 @@
-"""The interface of plug-ins: the groups of entry points, and the version of the interface.
+"""The plug-in interface: the entry point groups and the version of the interface.
 
-The name of the entry point is the name of the plug-in. The object of the entry point depends on the group:
+The name of an entry point is the name of the plug-in. The required object depends on the group:
 
 `accelkit.profiles`, `accelkit.dialects`
-    A package with the file `NAME.yaml`, or a callable that returns the document, as a mapping or as YAML.
+    A package with the file `NAME.yaml`, or a callable that returns the document as a mapping or as YAML.
 `accelkit.policies`
     A module or an object that implements `accelkit.placement.plugged_policies.PolicyPlugin`.
 `accelkit.memory_sources`
@@ -23,7 +23,7 @@ DIALECTS: Final = "accelkit.dialects"
 POLICIES: Final = "accelkit.policies"
 MEMORY_SOURCES: Final = "accelkit.memory_sources"
 
-# The term for a plug-in of each group in messages.
+# The term for a plug-in in messages, by group.
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {PROFILES: "profile", DIALECTS: "dialect", POLICIES: "policy", MEMORY_SOURCES: "memory source"}
 )

@@ -1,4 +1,4 @@
-"""Policies by name, from accelkit and from other distributions."""
+"""Policies by name, from accelkit and from other Python distributions."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _REQUEST: Final = ContainerRequest("main", Kind.APP, 1, 2**30)
 
 
 def list_policy_names() -> list[str]:
-    """Return the names of accelkit's policies, followed by those of other distributions, without loading them."""
+    """Return the names of accelkit's policies, followed by those of plug-ins, without loading the plug-ins."""
     return list(dict.fromkeys((*_OWN, *list_plugin_names(POLICIES))))
 
 
 def load_policy(name: str) -> AnyPolicy:
-    """Return the policy with this name, which must be one of the names from `list_policy_names`.
+    """Return the policy with this name, which must be a name from `list_policy_names`.
 
     Raises:
-        PluginError: the policy is from another distribution and cannot be used.
+        PluginError: the policy is from another Python distribution and cannot be used.
     """
     plugin = find_plugin(POLICIES, name, _OWN)
     if plugin is None:

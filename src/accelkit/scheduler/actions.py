@@ -66,8 +66,8 @@ def perform(action: str, spec: Spec, host: Host, connection: Connection | None) 
     """Run one of ACTIONS on a host; return its summary.
 
     Raises:
-        ConfigurationError: the specification or the host's files do not allow the action.
-        ServiceError: kube-scheduler is not running as desired.
+        ConfigurationError: the action is not possible with this specification or with the host's files.
+        ServiceError: kube-scheduler does not run with the desired configuration.
     """
     return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
 
@@ -125,7 +125,7 @@ def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
 
 
 def summarize(outcome: SwitchOutcome) -> dict[str, Any]:
-    """Return an outcome as JSON-like data, with a diff per file. Private keys are masked in the diffs."""
+    """Return an outcome as JSON-like data, with a diff for each file; private keys are masked in the diffs."""
     return {
         "changed": bool(outcome.changes),
         "restored": outcome.exact,

@@ -1,7 +1,7 @@
-"""Arguments for switching kube-scheduler: the arguments of the Ansible module, and the specification for the pod.
+"""Arguments for switching kube-scheduler, which the Ansible module and the specification for the pod contain.
 
-The action's argument specification is built from these types. Tests compare it with the module's documentation and the
-role's arguments.
+The argument specification of the Ansible action is built from these types. Tests compare it with the module's
+documentation and the role's arguments.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PrivateKey = Annotated[str, msgspec.Meta(extra={"no_log": True})]
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Launch of kube-scheduler.
+    """How kube-scheduler is started on the host.
 
     Attributes:
         kind: the launch kind.
-        path: path of the manifest or configuration; empty for the usual path.
-        unit: the systemd unit; empty for the usual unit.
-        state_path: with config_file, the file in which the runner of kube-scheduler reports its state.
+        path: path of the manifest or configuration; empty for the default path.
+        unit: the systemd unit; empty for the default unit.
+        state_path: for the kind config_file, the file in which the program that runs kube-scheduler reports the state.
     """
 
     kind: Kind = "static_pod"
@@ -43,7 +43,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings for calls of the extender; see ExtenderEntry. The extender's certificate must contain `server_name`."""
+    """Settings for calls to the extender; see ExtenderEntry. The extender's certificate must contain `server_name`."""
 
     url_prefix: str
     server_name: str = ""
@@ -55,7 +55,7 @@ class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PEM texts; see TlsCredentials."""
+    """Credentials as PEM texts; see TlsCredentials."""
 
     ca: str
     certificate: str
@@ -63,7 +63,7 @@ class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Desired state of one host. Without `extender`, the host can only be switched back."""
+    """Desired state of one host. Without `extender`, the host can only be restored."""
 
     launch: LaunchSpec = LaunchSpec()
     node: str = ""
@@ -78,7 +78,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Image and folders of a pod that switches kube-scheduler.
+    """Image and host folders of the pod that switches kube-scheduler.
 
     Attributes:
         image: the accelkit image; empty for the image of the installed node agents.
@@ -93,7 +93,7 @@ class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Arguments that only the Ansible module has: the desired state, and the way in which it reaches the host."""
+    """Arguments that only the Ansible module has: the desired state, and how the module accesses the host."""
 
     state: Literal["present", "verified", "absent"] = "present"
     pod: PodImage | None = None

@@ -1,4 +1,4 @@
-"""The command `accelkit config-manager`, with which a pod on a control-plane node switches its kube-scheduler."""
+"""The command `accelkit config-manager`, which a control-plane pod runs to reconfigure the node's kube-scheduler."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from accelkit.scheduler.host.host import LocalHost
 )
 @kubeconfig_option
 def config_manager(action: str, spec_file: BinaryIO, root: Path, kubeconfig: Path | None) -> None:
-    """Switch the kube-scheduler of this host to call the extender, or back.
+    """Configure the kube-scheduler of this host to call the extender, or restore its configuration.
 
     ACTION is `apply` or `remove`. `compare` and `compare-removal` only report the changes that these actions would
-    make. `check` does the same as `compare`, and also confirms that kube-scheduler runs with its configuration. The
+    make. `check` does the same as `compare`, and also verifies that kube-scheduler runs with its configuration. The
     result is one line of JSON: `changed`, `restored` (whether the recorded original was restored), `problems`
     (sentences) and `diff` (by file). After a failure, it also contains `failed` and `msg`.
     """

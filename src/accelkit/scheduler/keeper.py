@@ -1,7 +1,7 @@
-"""Keeper, which switches the kube-scheduler of one host again after its manifest was replaced, without Ansible.
+"""Keeper, which reconfigures the kube-scheduler of one host after its manifest was replaced, without Ansible.
 
-`kubeadm upgrade` replaces the manifest, and a new control-plane node has a manifest that was never switched. The keeper
-on such a node detects this and switches kube-scheduler.
+`kubeadm upgrade` replaces the manifest, and the manifest of a new control-plane node does not contain accelkit's
+changes. The keeper on such a node detects this and reconfigures kube-scheduler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMPONENT: Final = "accelkit-scheduler-keeper"
 CHECK_SECONDS: Final = 10.0
-# Delay before a retry of a change with which kube-scheduler did not start.
+# Delay before a retry of a change after which kube-scheduler did not start.
 RETRY_SECONDS: Final = 600.0
 
 
@@ -42,11 +42,12 @@ class Keeper:
 
     Args:
         api: an open client.
-        connection: connection to the same API server, for the switch.
+        connection: the connection to the same API server, which the switch uses.
         host: the host that runs kube-scheduler.
         node: the name of the host's node.
-        read_spec: returns the desired settings of kube-scheduler; raises ConfigurationError if they cannot be read.
-        clock: returns the seconds of a monotonic clock.
+        read_spec: a function that returns the desired settings of kube-scheduler, and raises ConfigurationError if they
+            cannot be read.
+        clock: a function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -69,16 +70,17 @@ class Keeper:
         self._reported = ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Check the host until `stop` is set; finish a switch that has started."""
+        """Check the host until `stop` is set; finish a switch that is in progress."""
         while not stop.is_set():
             await self.check_once()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
 
     async def check_once(self) -> None:
-        """Check the host once; switch it if two checks find the same difference, so that no write is in progress.
+        """Check the host once; switch it if two checks in a row find the same difference.
 
-        Each problem is reported once by an Event.
+        After two equal results, it is unlikely that another program is still writing the files. Each problem is
+        reported once by an Event.
         """
         try:
             await self._check()
@@ -113,10 +115,10 @@ class Keeper:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:
-        """Hold the Lease of runs that change the cluster; yield whether it could be acquired."""
+        """Hold the Lease for runs that change the cluster; yield whether the Lease could be acquired."""
         await self._elector.try_acquire_or_renew()
         if not self._elector.leads():
-            # The next attempt uses the same elector, which stores when the Lease last changed.
+            # The next attempt uses the same elector, because the elector stores when the Lease last changed.
             yield False
             return
         renewing = asyncio.create_task(self._elector.run())

@@ -44,10 +44,10 @@ from accelkit.stop_signals import on_stop_signal
 )
 @kubeconfig_option
 def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path, kubeconfig: Path | None) -> None:
-    """Switch the kube-scheduler of this host to the extender again after its manifest is replaced.
+    """Switch the kube-scheduler of this host to the extender again after its manifest was replaced.
 
-    A run of the playbooks that changes the cluster takes precedence. Events on the pod kube-scheduler-NODE in
-    kube-system report changes and problems.
+    Playbook runs that change the cluster take precedence. Changes and problems are reported by Events on the pod
+    kube-scheduler-NODE in kube-system.
     """
 
     async def run() -> None:

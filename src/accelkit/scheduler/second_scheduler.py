@@ -14,13 +14,13 @@ _CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tl
 
 
 def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, credentials: str) -> str:
-    """Return the KubeSchedulerConfiguration of a scheduler that runs in a pod.
+    """Return the KubeSchedulerConfiguration for a kube-scheduler that runs in a pod.
 
     Args:
         spec: the specification, with the extender and kubernetes_version.
-        name: the `spec.schedulerName` of its pods, and the name of the Lease.
-        namespace: namespace of the Lease.
-        credentials: the pod's folder with ca.crt, tls.crt and tls.key, from a mounted Secret; used only with HTTPS.
+        name: the `spec.schedulerName` of the pods that use this scheduler, and the name of the Lease.
+        namespace: the namespace of the Lease.
+        credentials: the folder in the pod with ca.crt, tls.crt and tls.key from a mounted Secret; used only with HTTPS.
 
     Raises:
         ConfigurationError: the extender or the version is missing, or the version is not supported.

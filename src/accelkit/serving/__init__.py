@@ -1,1 +1,1 @@
-"""HTTP servers for ports that untrusted clients can reach: every size, time and number of connections is limited."""
+"""HTTP servers for ports that untrusted clients can reach, with limits on all sizes, times and connection counts."""

@@ -1,8 +1,8 @@
-"""The open connections of a port, with limits on their number and on the time until the first request arrives.
+"""Open connections of a port, with limits on their number and on the time until the first request arrives.
 
-A trusted client never waits behind an unknown client. If there are too many connections, the server closes the
-connection that has waited longest for its first request. A kubelet's probe or a scheduler's request arrives within
-milliseconds, so it is served even while another client opens connections as fast as it can.
+Trusted clients are never delayed by unknown clients. If there are too many connections, the server closes the
+connection that has waited the longest for its first request. A probe from the kubelet or a request from kube-scheduler
+arrives within milliseconds. Therefore, it is served even if another client continuously opens connections.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from accelkit.serving.tls import H2, Listen
 
 log = logging.getLogger(__name__)
 
-# The time limit from the first packet to the complete head of the first request, including the TLS handshake.
+# The time limit from the first packet to the end of the headers of the first request, including the TLS handshake.
 HEAD_SECONDS: Final = 5.0
-# The pause before the next attempt if the process has no free file descriptor.
+# The pause before the next attempt if the process has no free file descriptors.
 _PAUSE_SECONDS: Final = 0.1
 _BACKLOG: Final = 1024
 
@@ -34,7 +34,7 @@ Connection: TypeAlias = Http1Connection | Http2Connection
 
 
 class _Opening(asyncio.Protocol):
-    """A connection whose protocol is not negotiated yet."""
+    """A connection whose HTTP version is not negotiated yet."""
 
     def __init__(self, make: Callable[[str | None], Connection]) -> None:
         self._make = make
@@ -48,14 +48,14 @@ class _Opening(asyncio.Protocol):
 
 
 class Connections:
-    """Acceptor and server of the connections of one port.
+    """Server that accepts and manages the connections of one port.
 
     Args:
         answer: returns the response to a request.
         limit: the maximum number of open connections.
-        idle_seconds: how long a connection without a request is kept.
-        unsent_bytes: the largest size of all responses that wait for clients. Beyond it, the connection whose
-            responses have waited longest is closed.
+        idle_seconds: the time after which a connection without a request is closed.
+        unsent_bytes: the maximum total size of unsent responses. If it is exceeded, the connection that has had unsent
+            responses for the longest time is closed.
         options: options of `Http1Connection`.
     """
 
@@ -66,10 +66,10 @@ class Connections:
         self._manager = make_manager(answer)
         self._idle_seconds = idle_seconds
         self._options: dict[str, Any] = {"keepalive_timeout": idle_seconds, **options}
-        # In order of arrival: connections that wait for their first request, and connections that are served.
+        # Connections that wait for their first request, and connections that are served, both in order of arrival.
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._served: dict[Connection, None] = {}
-        # Sizes of the responses that wait for clients; the connection that has waited longest comes first.
+        # Size of the unsent responses of each connection, beginning with the connection that has waited the longest.
         self._unsent: dict[Connection, int] = {}
         self._unsent_bytes = unsent_bytes
         self._changed = asyncio.Event()
@@ -78,11 +78,11 @@ class Connections:
         self._pause: asyncio.TimerHandle | None = None
 
     def accept(self, listening: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Accept connections with these certificates; a further call replaces the certificates.
+        """Accept connections with these certificates. Another call replaces the certificates.
 
         Args:
             listening: a non-blocking socket.
-            context: None for plain HTTP.
+            context: the TLS context with the certificates; None for plain HTTP.
         """
         self._context = context
         asyncio.get_running_loop().add_reader(listening, self._accept_one, listening)
@@ -94,13 +94,13 @@ class Connections:
         asyncio.get_running_loop().remove_reader(listening)
 
     def end(self) -> None:
-        """Close each connection after its current request is answered, and connections without a request at once."""
+        """Close connections without a request immediately, and other connections after their current responses."""
         self._drop_waiting()
         for connection in list(self._served):
             connection.end()
 
     async def shut_down(self, seconds: float) -> None:
-        """End all connections, wait until they are closed, and abort connections that take longer than `seconds`."""
+        """End all connections and wait until they are closed. After `seconds`, abort the remaining connections."""
         self.end()
         try:
             async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ class Connections:
         task.add_done_callback(partial(self._note_end, accepted))
 
     async def _wait(self, accepted: socket.socket) -> None:
-        """Wait for the first request; after that, the connection is served without this task."""
+        """Wait for the first request. After that, the connection is served without this task."""
         opening = _Opening(self._make)
         loop, context = asyncio.get_running_loop(), self._context
         seconds = HEAD_SECONDS if context else None
@@ -149,7 +149,7 @@ class Connections:
                 if connection is not None:
                     connection.abort()
                 raise
-            # The request arrived at the time of the cancellation, so it still gets a response.
+            # The request arrived at the time of the cancellation, so it still receives a response.
             connection.end()
         if connection is not None and connection.transport is not None:
             self._served[connection] = None
@@ -161,7 +161,7 @@ class Connections:
 
     def _note_end(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
-        # The task may have been cancelled before it started. Errors of clients are not logged.
+        # The task may have been cancelled before it started. Errors that clients cause are not logged.
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         if failure is not None:
             accepted.close()
@@ -183,7 +183,7 @@ class Connections:
             task.cancel()
 
     def _count_unsent(self, connection: Connection, size: int) -> None:
-        # The task of an aborted connection may still report the rest of its response.
+        # The task of an aborted connection may still report an unsent response.
         if not size or connection.transport is None or connection.transport.is_closing():
             self._unsent.pop(connection, None)
             return
@@ -200,10 +200,10 @@ class Connections:
 
 
 def open_socket(listen: Listen) -> socket.socket:
-    """Return a non-blocking socket that listens at the address.
+    """Return a non-blocking socket that listens on the address.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     listening = socket.socket(family)

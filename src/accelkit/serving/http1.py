@@ -12,7 +12,7 @@ from aiohttp import web
 from accelkit.serving.messages import ANSWER_SECONDS, HTTP_1, SERVER, Answer, Headers, Reply
 from accelkit.serving.tls import list_names
 
-# The library logs each broken request, and any client can cause such messages without limit.
+# The library logs each malformed request, so any client could cause an unlimited number of messages.
 _silent_log = logging.getLogger(f"{__name__}.protocol")
 _silent_log.setLevel(logging.CRITICAL + 1)
 
@@ -22,26 +22,26 @@ _OPTIONS: Final[dict[str, Any]] = {
     "lingering_time": 0,
     "auto_decompress": False,
 }
-# How much of a response is passed to the transport at once.
+# The number of bytes of a response that are passed to the transport at once.
 _WRITE_BYTES: Final = 64 * 1024
-# Size of one read, which is limited because several copies of received data are in memory during parsing.
+# The size of one read. It is limited, because several copies of the received data are in memory during parsing.
 _READ_BYTES: Final = 16 * 1024
 
 
 class Http1Connection(web.RequestHandler):
-    """One connection of HTTP/1.1.
+    """One HTTP/1.1 connection.
 
     Args:
-        manager: the manager of all connections, as `make_manager` returns it.
-        on_lost: called when the connection has ended.
-        on_unsent: called with the size of the response that waits for the client.
-        most_bytes: the maximum total number of bytes to read; None for no limit.
+        manager: the manager of all connections, returned by `make_manager`.
+        on_lost: called when the connection is closed.
+        on_unsent: called with the size of the unsent response.
+        most_bytes: the maximum total number of bytes to read from the connection; None for no limit.
         options: options of `aiohttp.web.RequestHandler`.
 
     Attributes:
         names: the names in the verified client certificate.
-        first_request: a future that is done when the first request has arrived or the connection has ended.
-        on_unsent: as given.
+        first_request: a future that is done when the first request has arrived or the connection is closed.
+        on_unsent: the callback that was passed as an argument.
     """
 
     __slots__ = ("_left", "_limit", "_on_lost", "first_request", "names", "on_unsent")
@@ -64,16 +64,16 @@ class Http1Connection(web.RequestHandler):
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the names of the client."""
+        """Record the names in the certificate of the client."""
         self.names = list_names(transport.get_extra_info("peercert"))
         if self._left is not None and hasattr(transport, "max_size"):
-            # By default, asyncio reads into new buffers of 256 KiB, which fragment the memory.
+            # By default, asyncio allocates a new buffer of 256 KiB for each read, which fragments the memory.
             transport.max_size = _READ_BYTES
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Process received data up to the limit; stop reading beyond it."""
-        # The library itself passes empty data to continue parsing buffered data.
+        """Process received data up to the limit, and stop reading when the limit is exceeded."""
+        # The library passes empty data to continue parsing buffered data.
         if self._left is not None and data:
             data = data[: self._left]
             self._left -= len(data)
@@ -84,7 +84,7 @@ class Http1Connection(web.RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Record that the connection has ended."""
+        """Record that the connection is closed."""
         self.note_request()
         if self._limit is not None:
             self._limit.cancel()
@@ -97,7 +97,7 @@ class Http1Connection(web.RequestHandler):
             self.first_request.set_result(None)
 
     def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
-        """Answer an invalid request; the library's own response would reveal its version."""
+        """Return the response to an invalid request. The library's own response would reveal its version."""
         response = web.Response(
             status=status, body=b'{"error":"this is not a valid request"}', headers={"Server": SERVER}
         )
@@ -106,24 +106,24 @@ class Http1Connection(web.RequestHandler):
         return response
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after at most this time, even during a request."""
+        """Limit the remaining lifetime of the connection, in seconds. It is closed even during a request."""
         self._limit = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def end(self) -> None:
-        """Close after the current request is answered; close at once if there is none."""
+        """Close the connection after the response to the current request, or immediately if there is no request."""
         if self._request_in_progress:
             self.close()
         else:
             self.force_close()
 
     def abort(self) -> None:
-        """Close at once, even during a request."""
+        """Close the connection immediately, even during a request."""
         if self.transport is not None:
             self.transport.abort()
 
 
 class _Http1Request:
-    """A `Request` that arrived over HTTP/1.1."""
+    """A `Request` that was received over HTTP/1.1."""
 
     __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol")
 
@@ -137,19 +137,19 @@ class _Http1Request:
         self.limit = connection.limit
 
     async def read(self) -> bytes:
-        """Return the next received part of the body, at most one chunk; empty at its end."""
+        """Return the next part of the body, which is at most one chunk; empty at the end of the body."""
         while True:
             part, ends_chunk = await self._content.readchunk()
             if part or not ends_chunk or self._content.at_eof():
                 return part
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has already arrived, otherwise None."""
+        """Return the complete body if it has already arrived; otherwise, return None."""
         return self._content.read_nowait() if self._content.is_eof() else None
 
 
 def make_manager(answer: Answer) -> web.Server:
-    """Return the manager of all connections of a port."""
+    """Return the manager for all connections of a port."""
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Http1Connection", request.protocol)
@@ -166,7 +166,7 @@ def make_manager(answer: Answer) -> web.Server:
 
 
 async def _send_large(request: web.BaseRequest, connection: Http1Connection, reply: Reply) -> web.StreamResponse:
-    """Send a response in parts, so that the part that waits for the client is known."""
+    """Send a response in parts, so that the size of the unsent part is known."""
     response = web.StreamResponse(status=reply.status, headers=reply.list_headers())
     response.content_length = len(reply.body)
     if reply.close:

@@ -1,4 +1,4 @@
-"""Requests and replies, independent of the HTTP version."""
+"""Requests and responses, independent of the HTTP version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HTTP_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2"
 # Responses do not reveal the name and version of the HTTP library.
 SERVER: Final = "accelkit"
-# A response that the client does not read within this time is dropped.
+# A response that the client does not read within this time is discarded.
 ANSWER_SECONDS: Final = 30.0
 _UNAVAILABLE: Final = 503
 _RETRY_SECONDS: Final = "1"
@@ -18,7 +18,7 @@ _RETRY_SECONDS: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP response; if `close` is set, the connection is closed after it."""
+    """An HTTP response. If `close` is set, the connection is closed after the response."""
 
     status: int
     body: bytes
@@ -26,7 +26,7 @@ class Reply:
     close: bool = False
 
     def list_headers(self) -> list[tuple[str, str]]:
-        """Return the headers of the reply."""
+        """Return the headers of the response."""
         headers = [("Server", SERVER), ("Content-Type", self.content_type)]
         if self.status == _UNAVAILABLE:
             headers.append(("Retry-After", _RETRY_SECONDS))
@@ -41,15 +41,15 @@ class Headers(Protocol):
 
 
 class Request(Protocol):
-    """A request whose head has arrived.
+    """A request whose headers have arrived.
 
     Attributes:
         protocol: `HTTP_1` or `HTTP_2`.
-        method: the received method.
-        path: the decoded path without the query.
-        content_length: the announced size of the body; None if the client announces none.
+        method: the HTTP method.
+        path: the decoded path, without the query string.
+        content_length: the announced size of the body; None if the client does not announce a size.
         names: the names in the verified client certificate.
-        headers: the headers of the head.
+        headers: the headers of the request.
     """
 
     @property
@@ -71,18 +71,20 @@ class Request(Protocol):
     def headers(self) -> Headers: ...  # noqa: D102
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has already arrived; otherwise return None and consume nothing."""
+        """Return the complete body if it has already arrived; otherwise, return None without consuming data."""
 
     async def read(self) -> bytes:
-        """Return the next received part of the body; empty at its end. Little of it is read before the first call.
+        """Return the next part of the body; empty at the end of the body.
+
+        Only a small part of the body is received before the first call.
 
         Raises:
             ConnectionError: the client disconnected.
         """
 
     def limit(self, seconds: float) -> None:
-        """Limit the lifetime of the connection, even during a request."""
+        """Limit the remaining lifetime of the connection, in seconds. It is closed even during a request."""
 
 
-# Never raises.
+# A function that returns the response to a request and never raises an exception.
 Answer: TypeAlias = Callable[[Request], Awaitable[Reply]]

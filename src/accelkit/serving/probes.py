@@ -1,4 +1,4 @@
-"""Server for the probes and metrics of a service, over plain HTTP and read-only."""
+"""Read-only server for the probes and metrics of a service, over plain HTTP."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 def make_probe_server(listen: Listen, render: Callable[[], bytes], explain_unready: Callable[[], str]) -> HeadServer:
-    """Return the server of /healthz, /readyz, /version and /metrics.
+    """Return a server for `/healthz`, `/readyz`, `/version` and `/metrics`.
 
     Args:
-        listen: the address.
+        listen: the address of the server.
         render: a function that returns the metrics.
-        explain_unready: a function that returns why this replica is not ready; empty if it is ready.
+        explain_unready: a function that returns the reason why this replica is not ready; empty if it is ready.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
 
     def answer_ready() -> Reply:

@@ -1,7 +1,7 @@
-"""HTTP server in this process and its event loop, so that the ledger has a single writer.
+"""HTTP server that runs in this process and its event loop, so that the ledger has a single writer.
 
-TLS with client certificates is the default. Plain HTTP is used for probes and metrics, and for the sandbox on the
-loopback address.
+TLS with client certificates is the default. Plain HTTP is used for probes and metrics, and on the loopback address in
+the sandbox.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ __all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "BodyLimits", "Head", "HeadServ
 
 log = logging.getLogger(__name__)
 
-# 5,000 complete Node objects of 20 KB fit; kube-scheduler sends them if nodeCacheCapable is false.
+# This is sufficient for 5,000 complete Node objects of 20 KB, which kube-scheduler sends if nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
-# The limit for all bodies together. Each body is in memory twice for a short time, and the extender's memory is limited
-# to 1 GiB.
+# The limit on the total size of all bodies. Each body is in memory twice for a short time, and the extender's memory is
+# limited to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
 _CERTIFICATE_SECONDS = 2.0
-# kube-scheduler sends a body promptly. A slower client must not delay the shutdown or hold a connection without limit.
+# kube-scheduler sends a body promptly. A slower client must not delay the shutdown or occupy a connection indefinitely.
 _BODY_SECONDS = 30.0
-# Requests that a HeadServer answers have small bodies.
+# Requests to a HeadServer have small bodies.
 _SMALL_BODY_SECONDS: Final = 5.0
-# Go clients close idle connections after 90 s, so they never send on a connection that this server is closing.
+# Go clients close idle connections after 90 s, so they never send a request over a connection that this server is
+# closing.
 _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
 _CONNECTIONS: Final = 256
-# Size of all other headers of a request to a HeadServer, in addition to its longest header.
+# Maximum size of the headers of a request to a HeadServer in addition to the longest header.
 _OTHER_HEADERS_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Limits on the bodies of requests.
+    """Limits on request bodies.
 
     Attributes:
-        each_bytes: the largest size of one body.
+        each_bytes: the maximum size of one body.
         together_bytes: the maximum total size of all bodies that are being received or processed.
-        seconds: the time limit for receiving one body.
-        small_bytes: the largest size of a small body.
+        seconds: the time limit for receiving one body, in seconds.
+        small_bytes: the maximum size of a body that is treated as small.
         kept_bytes: the part of `together_bytes` that is reserved for small bodies.
     """
 
@@ -62,11 +63,11 @@ class BodyLimits:
 
 
 class Head:
-    """The head of a request: its headers, with case-insensitive names, and access to the body.
+    """The headers of a request, with case-insensitive names, and access to the body.
 
     Args:
-        request: the request as received.
-        body_bytes: the largest size of its body.
+        request: the received request.
+        body_bytes: the maximum size of the body.
     """
 
     def __init__(self, request: Request, body_bytes: int) -> None:
@@ -77,7 +78,10 @@ class Head:
         return self._request.headers.get(key)
 
     async def read_body(self) -> bytes | Reply:
-        """Return the body, or the reply that rejects it. Little of the body is read before this call."""
+        """Return the body, or a response that rejects it.
+
+        Only a small part of the body is received before this call.
+        """
         body = bytearray()
         try:
             async with asyncio.timeout(_SMALL_BODY_SECONDS):
@@ -89,20 +93,20 @@ class Head:
 
 
 class _Server(ABC):
-    """Server of one application on one socket.
+    """A server for one application on one socket.
 
-    The socket stays open when the certificates change. New connections use the new certificates, and existing
-    connections are closed after their requests are answered.
+    The socket remains open when the certificates change. New connections use the new certificates, and existing
+    connections are closed after the responses to their current requests.
 
     Args:
         listen: the address and the certificates.
-        connections: the largest number of open connections.
+        connections: the maximum number of open connections.
         http2: whether clients may use HTTP/2.
-        unsent_bytes: the largest size of all responses that wait for clients.
+        unsent_bytes: the maximum total size of unsent responses.
         options: options of `Connections`.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
 
     def __init__(
@@ -118,11 +122,11 @@ class _Server(ABC):
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
 
     def renew(self) -> None:
-        """Close each connection after its current request is answered, so that clients reconnect."""
+        """Close each connection after the response to its current request, so that clients reconnect."""
         self._connections.end()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, then let current requests finish.
+        """Serve until `stop` is set, and then complete the current requests.
 
         Raises:
             ConfigurationError: the certificates cannot be used.
@@ -146,7 +150,7 @@ class _Server(ABC):
         try:
             return self._refuse(request.names) or await self._answer(request)
         except ConnectionError:
-            # The client disconnected before its body was complete, so it does not wait for a response.
+            # The client disconnected before the body was complete, so it does not wait for a response.
             return Reply(400, b"", close=True)
         except Exception:
             log.exception("cannot answer a request to %s because of a bug", request.path[:100])
@@ -171,7 +175,7 @@ class _Server(ABC):
         while True:
             await asyncio.sleep(_CERTIFICATE_SECONDS)
             before, current = current, files.digest()
-            # Two equal digests in a row mean that no program is writing the files.
+            # If two consecutive digests are equal, no program is currently writing the files.
             if current in {used, None} or current != before:
                 continue
             try:
@@ -185,19 +189,20 @@ class _Server(ABC):
 
 
 class HttpServer(_Server):
-    """Server of requests with bodies.
+    """A server for requests with bodies.
 
-    Only the received bytes of a body count, not the announced size. If the limit is exceeded, the server rejects the
-    body that has been arriving for the longest time, because valid clients send their bodies at once.
+    The limits apply to the received bytes of bodies, not to the announced sizes. If the total limit is exceeded, the
+    server rejects the body that has been arriving for the longest time, because valid clients send their bodies
+    promptly.
 
     Args:
         listen: the address and the certificates.
-        handle: returns the reply to a method, a path and a body.
+        handle: returns the response for a method, a path and a body.
         http2: whether clients may use HTTP/2.
-        limits: the limits on bodies; None for the limits of kube-scheduler's requests.
+        limits: the limits on bodies; None for the limits for requests from kube-scheduler.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
 
     def __init__(
@@ -223,7 +228,8 @@ class HttpServer(_Server):
     async def _answer(self, request: Request) -> Reply:
         if (request.content_length or 0) > self._limits.each_bytes:
             return _too_large(self._limits.each_bytes)
-        # The body counts until the response is sent, because values that were decoded from it also use memory.
+        # The body is included in the total until the response is sent, because values that were decoded from it also
+        # use memory.
         held = [0]
         try:
             whole = request.take() if request.content_length else None
@@ -236,7 +242,7 @@ class HttpServer(_Server):
             self._held_bytes -= held[0]
 
     async def _wait(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return the result of `_read`, or a rejection after the time limit."""
+        """Return the result of `_read`, or a response that rejects the body after the time limit."""
         limit = asyncio.timeout(self._limits.seconds)
         self._reading[limit] = held
         try:
@@ -250,22 +256,23 @@ class HttpServer(_Server):
             self._reading.pop(limit, None)
 
     async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return the body, or the reply that rejects it; `held` holds the number of counted bytes."""
+        """Return the body, or a response that rejects it. `held` contains the number of counted bytes."""
         chunks, size = [], 0
         while chunk := await request.read():
             chunks.append(chunk)
             size += len(chunk)
-            # This check is for bodies without an announced size.
+            # This check is required for bodies without an announced size.
             if size > self._limits.each_bytes:
                 return _too_large(self._limits.each_bytes)
             if not self._hold(held, size):
                 return _busy()
-            # A chunk of one byte costs more than sending it, so other connections have their turns after each chunk.
+            # A chunk of one byte is more expensive for the server than for the sender, so yield to other connections
+            # after each chunk.
             await asyncio.sleep(0)
         return b"".join(chunks)
 
     def _hold(self, held: list[int], size: int) -> bool:
-        """Count the received bytes of a body; return whether they fit within the limits."""
+        """Count the received bytes of a body, and return whether the limits allow them."""
         kept = self._limits.kept_bytes if size > self._limits.small_bytes else 0
         while self._held_bytes + size - held[0] > self._limits.together_bytes - kept:
             others = ((limit, of) for limit, of in self._reading.items() if of is not held and of[0])
@@ -282,17 +289,17 @@ class HttpServer(_Server):
 
 
 class HeadServer(_Server):
-    """Server that handles requests by their heads, one per connection. It reads a body only on demand.
+    """A server that handles requests after receiving their headers, one per connection. It reads bodies only on demand.
 
     Args:
         listen: the address and the certificates.
-        handle: returns the reply to a method, a path and a head.
-        connections: the largest number of open connections.
-        header_bytes: the largest size of a header.
-        body_bytes: the largest size of a body.
+        handle: returns the response for a method, a path and a `Head`.
+        connections: the maximum number of open connections.
+        header_bytes: the maximum size of one header.
+        body_bytes: the maximum size of a body.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
 
     def __init__(

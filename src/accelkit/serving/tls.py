@@ -1,4 +1,4 @@
-"""TLS settings of a port: the server's certificate, and the accepted clients."""
+"""TLS settings of a port: the certificate of the server, and the accepted clients."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
 
-# The name in the only client certificate that accelkit's own authority issues.
+# The name in the only client certificate that accelkit's own certificate authority issues.
 CLIENT_NAME: Final = "accelkit-kube-scheduler"
-# Protocols of the TLS handshake; client and server use the first one that both support.
+# Protocols for the TLS handshake, in order of preference. The first protocol that the client also supports is used.
 H1: Final = "http/1.1"
 H2: Final = "h2"
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """TLS files in PEM: the server's chain and key, and the CA of clients if clients need a certificate.
+    """TLS files in PEM format: the server's chain and key, and the CA for clients if clients must have a certificate.
 
     Attributes:
-        client_names: the accepted names. A client's certificate must have one of them as its common name or a DNS name.
+        client_names: the accepted client names. The certificate of a client must have one of these names as its common
+            name or as a DNS name.
     """
 
     certificate: Path
@@ -44,7 +45,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Listen:
-    """Address of a port and its certificates; without certificates the port serves plain HTTP."""
+    """The address of a port, and its certificates. Without certificates, the port serves plain HTTP."""
 
     host: str
     port: int
@@ -52,7 +53,7 @@ class Listen:
 
 
 def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
-    """Return the TLS context for these files; it offers HTTP/2 if `http2` is set.
+    """Return the TLS context for these files. If `http2` is set, it offers HTTP/2.
 
     Raises:
         ConfigurationError: the files cannot be used.
@@ -79,7 +80,7 @@ def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
 
 
 def list_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the common names and DNS names of a verified certificate in the form of `ssl.SSLSocket.getpeercert`."""
+    """Return the common names and DNS names in a verified certificate from `ssl.SSLSocket.getpeercert`."""
     found = certificate or {}
     common = {value for part in found.get("subject", ()) for key, value in part if key == "commonName"}
     return frozenset(common | {value for kind, value in found.get("subjectAltName", ()) if kind == "DNS"})

@@ -1,1 +1,1 @@
-"""Vendors as data: profiles of hardware, and the dialects of pods and nodes."""
+"""Vendors, described as data: hardware profiles, and the dialects of pods and nodes."""

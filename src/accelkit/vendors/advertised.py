@@ -1,4 +1,4 @@
-"""Resources that accelkit's node agents advertise on a node, and a check whether its kubelet offers any of them."""
+"""Resources that accelkit's node agents advertise on a node, and a check whether the kubelet offers any of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from accelkit.vendors.dialects import load_own_dialect, load_usable_dialects
 
 
 def read_advertised(node: Node) -> set[str]:
-    """Return the resources of other systems that accelkit's agents advertise, or have advertised, on a node.
+    """Return the resources from other systems that accelkit's agents advertise, or have advertised, on a node.
 
-    A kubelet may change the annotation of its own node, so names that no agent can advertise are ignored.
+    A kubelet can change the annotation on its own node, so names that no agent can advertise are ignored.
     """
     return set((node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")) & _list_advertisable()
 
@@ -26,6 +26,6 @@ def gives_any(node: Node) -> bool:
 
 @cache
 def _list_advertisable() -> frozenset[str]:
-    # A broken dialect of another distribution must not affect clusters that do not use it.
+    # A broken dialect from another distribution must not affect clusters that do not use the dialect.
     advertised = (each.resources for each in load_usable_dialects() if each.advertised)
     return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))

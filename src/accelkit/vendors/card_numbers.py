@@ -1,17 +1,17 @@
-"""Parser for the numbers by which other systems identify cards. Only ASCII digits are accepted."""
+"""Parser for the numbers that other systems use to identify cards. Only ASCII digits are accepted."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# 18 digits are more than any card number has, and fit into a 64-bit integer.
+# No card number has more than 18 digits, and 18 digits fit into a 64-bit integer.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _PREFIX: Final = "card"
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number that a text contains, or None if the text is not a number."""
+    """Return the number in a text, or None if the text is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 

@@ -1,7 +1,7 @@
-"""Check of an assignment against the limits of its pod, because a user who may edit a pod can write the annotation.
+"""Validation of an assignment against the limits of its pod, because users who may edit a pod can write the annotation.
 
-Only the cards are taken from the assignment, for containers that request cards. Amounts come from the limits, which
-cannot change after the pod was created, in the unit in which its kubelet allocated devices.
+Only the cards of containers that request cards are read from the assignment. The amounts are computed from the limits,
+which cannot change after the pod is created, in the unit in which the kubelet allocated devices.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def check_assignment(
     unit_bytes: int,
     compute: Mapping[str, int] | None = None,
 ) -> Assignment:
-    """Return the valid part of the assignment in a pod's annotation; empty if the pod requests no card.
+    """Return the valid part of the assignment in a pod's annotation; empty if the pod does not request cards.
 
     Args:
         pod: the pod.
-        written: the assignment.
+        written: the assignment from the annotation.
         capacities: the shareable memory of each card of the node, by card ID. If it is None, the cards are unknown and
             are accepted as written.
         unit_bytes: the memory unit of this pod.
-        compute: the compute of a card that each container holds, if it was read before, otherwise None. It is used if
-            the limits do not state the compute.
+        compute: the compute on each card, by container, if it was read before; otherwise, None. It is used if the
+            limits do not specify the compute.
 
     Raises:
-        AssignmentError: the pod cannot hold these cards.
+        AssignmentError: the limits do not allow these cards for the pod.
     """
     containers: dict[str, tuple[Share, ...]] = {}
     try:
@@ -60,7 +60,7 @@ def check_assignment(
 
 
 def describe_difference(written: Assignment, valid: Assignment) -> str:
-    """Return a sentence about the invalid part of an assignment; empty if the whole assignment is valid."""
+    """Return a sentence that describes the invalid part of an assignment; empty if the entire assignment is valid."""
     for name, shares in written.containers.items():
         if shares and name != MOVING and name not in valid.containers:
             return f"it assigns cards to container {shorten(name, _MAX_NAME)}, which requests none"
@@ -72,7 +72,7 @@ def describe_difference(written: Assignment, valid: Assignment) -> str:
 
 
 def list_compute(assignment: Assignment) -> dict[str, int]:
-    """Return the compute of a card that each container holds, by container name, without containers that hold none."""
+    """Return the compute on each card, by container name. Containers without compute are omitted."""
     found = {
         name: max((share.compute for share in shares if not share.whole), default=0)
         for name, shares in assignment.containers.items()
@@ -83,7 +83,7 @@ def list_compute(assignment: Assignment) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """The check of one container."""
+    """The validation of one container."""
 
     container: CardContainer
     dialects: Sequence[Dialect]
@@ -94,10 +94,10 @@ class _Check:
     compute: Mapping[str, int] | None
 
     def run(self) -> Iterator[Share]:
-        """Yield the shares that the container holds.
+        """Yield the valid shares of the container.
 
         Raises:
-            AssignmentError: the container cannot hold the written cards.
+            AssignmentError: the limits do not allow the written cards for the container.
             RequestError: the limits of the container cannot be read.
         """
         limits = read_device_limits(self.container, self.dialects)
@@ -159,7 +159,8 @@ class _Check:
 
 
 def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Mapping[str, int] | None) -> bool:
-    # A pod can only release shares that it held. These are on cards of its node, and at most as large as its request.
+    # A pod can only release shares that were assigned to it. These shares are on cards of its node, and do not exceed
+    # its request.
     return (
         capacities is not None
         and all(share.card in capacities for share in moving)

@@ -1,6 +1,6 @@
-"""Dialects in which pods may hold cards, including dialects that are no longer or not yet in use.
+"""Dialects in which cards may be allocated to pods, including dialects that are no longer or not yet in use.
 
-After a dialect is no longer in use, its pods hold their cards until they end.
+After a dialect is no longer in use, its pods continue to use their cards until they terminate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from accelkit.vendors.profiles import is_plugin_resource
 
 @dataclass(frozen=True, slots=True)
 class DeviceResources:
-    """The resources with which containers may hold devices from accelkit's agents.
+    """The resources through which devices from accelkit's agents may be allocated to containers.
 
     Attributes:
         memory: the resources that count units of memory.
         cards: the resources that count whole cards.
-        ambiguous: the resources in `memory` and `cards` that device plugins of other systems also serve. They count
-            only for pods with an assignment.
+        ambiguous: the resources in `memory` and `cards` that device plugins of other systems also serve. Their devices
+            are counted only for pods with an assignment.
     """
 
     memory: tuple[str, ...]
@@ -37,7 +37,7 @@ NO_RESOURCES: Final = DeviceResources((), (), frozenset())
 
 
 def list_device_resources(served: Dialect) -> DeviceResources:
-    """Return the resources of the dialect that an agent serves, and of all other dialects that agents can serve."""
+    """Return the resources of the dialect that an agent serves and of all other dialects that agents can serve."""
     all_resources = [served.resources, *(each.resources for each in _list_others([served.name]) if each.advertised)]
     memory = tuple(dict.fromkeys(each.memory for each in all_resources if each.memory))
     cards = tuple(dict.fromkeys(each.cards for each in all_resources if each.cards))
@@ -46,14 +46,14 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reader of pods that may hold cards. It tries the dialects in use first, then dialects that may have been in use.
+    """Reader of pods that may have cards. It tries the dialects in use first, then other dialects.
 
-    In a dialect that is not in use, a pod counts if no device plugin of another system serves its resources, or if the
-    pod has an assignment.
+    In a dialect that is not in use, a pod is counted if it has an assignment, or if no device plugin of another system
+    serves the dialect's resources.
 
     Args:
         dialects: the dialects in use.
-        advertised: whether the dialects that are not in use count only if accelkit's agents can serve them.
+        advertised: whether dialects that are not in use are considered only if accelkit's agents can serve them.
     """
 
     def __init__(self, dialects: Sequence[Dialect], *, advertised: bool = False) -> None:
@@ -66,7 +66,7 @@ class BoundPodReader:
         self._all = PodReader([*dialects, *others])
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as read; None if it neither requests cards nor has an assignment."""
+        """Return the converted pod; None if it neither requests cards nor has an assignment."""
         found = self._reader.read(pod)
         if found is None or not found.requests_cards:
             former = self._former.read(pod)
@@ -76,7 +76,7 @@ class BoundPodReader:
         return found
 
     def trim(self, pod: Pod, *, keep: Collection[str] = ()) -> None:
-        """Remove the fields that `read` does not use from a pod, except for the annotations to keep."""
+        """Remove the fields of a pod that `read` does not use, except for the annotations to keep."""
         assigned = pod.find_annotation(ASSIGNMENT_ANNOTATION) is not None
         (self._all if assigned else self._former).trim(pod, keep=keep)
 

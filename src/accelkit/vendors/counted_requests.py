@@ -1,7 +1,8 @@
-"""Requests of containers in dialects that do not count units of memory.
+"""Requests from containers in dialects that do not count units of memory.
 
-Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's 2025
-source counts slices of one card. accelkit counts slices as compute, because all cards in the ledger have equal compute.
+Intel's GPU Aware Scheduling counts cards, and distributes the other amounts of a container evenly across its cards. The
+GCUShare source from 2025 counts slices of one card. accelkit counts slices as compute, because all cards in the ledger
+have equal compute.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from accelkit.texts import count_cards
 from accelkit.vendors.card_numbers import parse_card_name
 from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 
-# This is enough for several times the number of containers that a node can run.
+# This length is sufficient for several times the number of containers that a node can run.
 _MAX_ANNOTATION: Final = 64 * 1024
-# Containers request few amounts. The number is limited because each amount is compared on every card.
+# Usually, containers request few amounts. The number is limited because each amount is compared on every card.
 MAX_AMOUNTS: Final = 16
 _PAIR: Final = 2
 
 
 class CardContainer(msgspec.Struct, frozen=True):
-    """A container of a pod, with its limits as written. Its kind determines how long it holds its cards."""
+    """A container of a pod, with its unparsed limits. Its kind determines how long its cards are in use."""
 
     name: str
     kind: Kind
@@ -35,7 +36,7 @@ class CardContainer(msgspec.Struct, frozen=True):
 
 
 def parse_amount(container: CardContainer, resource: str) -> int:
-    """Return a container's limit for a resource; 0 if it has no such limit.
+    """Return a container's limit for a resource; 0 if there is no such limit.
 
     Raises:
         RequestError: the limit cannot be read.
@@ -58,10 +59,10 @@ def check_length(key: str, text: str) -> None:
 
 
 def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
-    """Return the request of a container in the first of these dialects that it uses; None if it uses none.
+    """Return the request of a container in the first of these dialects that it uses; None if it does not use any.
 
     Raises:
-        RequestError: the request cannot be granted as written.
+        RequestError: the request is invalid.
     """
     for dialect in dialects:
         names = dialect.resources
@@ -78,7 +79,7 @@ def apply_pod_rules(
     """Return the requests, restricted by the rules in the pod's annotations.
 
     Raises:
-        RequestError: an annotation cannot be read, or cannot be satisfied.
+        RequestError: an annotation cannot be read, or its rules cannot be satisfied.
     """
     found = list(requests)
     for dialect in dialects:
@@ -104,7 +105,7 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
 
 
 def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: str, count: int) -> Amounts:
-    """Return the amounts on each card of a container, except for memory and compute, rounded down."""
+    """Return the amounts on each card of a container, rounded down. Memory and compute are omitted."""
     found = {counted_by: 1}
     for name in container.limits if names.amounts else ():
         if names.is_amount(name) and name not in names.counts and (amount := parse_amount(container, name)):

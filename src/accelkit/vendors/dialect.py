@@ -1,4 +1,4 @@
-"""A dialect: the resource names and messages of a system whose pods accelkit reads; `dialects` loads them."""
+"""Dialects: the resource names and messages of systems whose pods accelkit reads. The module `dialects` loads them."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
 
 
 class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The extended resources of a dialect. The name of a resource that the dialect does not have is empty.
+    """The names of the extended resources of a dialect. A name is empty if the dialect does not have the resource.
 
     Attributes:
         memory: the resource for units of memory on one card.
         cards: the resource for whole cards.
-        counts: the resources for the number of cards over which a container's amounts are split; a container uses one.
-        bytes: the resource for the memory of all these cards together.
-        compute: the resource for the compute of all these cards together, in thousandths of a card.
-        slices: the resource for equal parts of one card, which consists of `per_card` slices.
-        amounts: the prefix of all resources with which a container with `counts` requests parts of its cards. Amounts
-            other than memory and compute are only counted: a card has an equal part of the amount in its node's status.
-        monitoring: the resources that use no part of a card.
+        counts: the resources for the number of cards across which a container's amounts are split. A container uses one
+            of these resources.
+        bytes: the resource for the total memory on the cards of a container.
+        compute: the resource for the total compute on the cards of a container, in thousandths of a card.
+        slices: the resource for equal parts of one card. A card consists of `per_card` slices.
+        amounts: the prefix of all resources that a container with `counts` uses to request amounts of its cards.
+            Amounts other than memory and compute are only counted: each card provides an equal part of the amount in
+            its node's status.
+        monitoring: the resources that do not use any amount of a card.
     """
 
     memory: str = ""
@@ -72,16 +74,19 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def requestable(self) -> tuple[str, ...]:
-        """The resources with which a container requests a card."""
+        """The resources that a container uses to request a card."""
         return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
 
     @property
     def with_devices(self) -> tuple[str, ...]:
-        """The resources for which a container gets device nodes of cards, with or without a share of the cards."""
+        """The resources for which a container gets the device nodes of cards, with or without a share of the cards."""
         return (*self.requestable, *self.monitoring)
 
     def is_amount(self, name: str) -> bool:
-        """Return whether a resource, which may be in `counts`, is an amount of cards that accelkit only counts."""
+        """Return whether a resource is an amount of cards that accelkit only counts.
+
+        The result may be true for a resource in `counts`.
+        """
         return bool(self.amounts) and name.startswith(self.amounts) and name not in self._understood
 
     @property
@@ -90,24 +95,25 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All resources of the dialect, without the further `amounts`."""
+        """All resources of the dialect, except for the resources that match only the prefix `amounts`."""
         return (*self.requestable, *(name for name in (self.bytes, self.compute, *self.monitoring) if name))
 
 
 class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Node labels that list cards. A long value continues under the keys with the suffixes 2, 3 and so on.
+    """Node labels that list cards. A long value is continued in labels with the suffixes 2, 3 and so on.
 
     Attributes:
-        numbers: the key of the numbers, such as `0.1.2`.
-        names: the key of the names, such as `card0.card1`, read if there are no numbers.
-        vendor: the vendor of these cards, as profiles name it.
-        pci_groups: the key of groups of cards, such as `0.1_2.3`. A label that disables a card can disable its group.
-        numa: the key of the cards of each NUMA node, such as `0-0.1_1-2.3`.
-        links: the key of pairs of linked cards with a tile of each, such as `0.0-1.0_2.0-3.0`. A card is identified by
-            its position in `numbers`.
-        link_kind: the name of such a link.
-        tiles: the resource that counts the tiles of cards.
-        tiles_out: the texts before `card0_gt1` in the keys of labels that disable a tile.
+        numbers: the key of the label with the numbers, such as `0.1.2`.
+        names: the key of the label with the names, such as `card0.card1`, which is read if there are no numbers.
+        vendor: the vendor of these cards, with its name in profiles.
+        pci_groups: the key of the label with groups of cards, such as `0.1_2.3`. A label that disables a card can also
+            disable its group.
+        numa: the key of the label with the cards of each NUMA node, such as `0-0.1_1-2.3`.
+        links: the key of the label with the pairs of linked cards and tiles, such as `0.0-1.0_2.0-3.0`. A card is
+            identified by its position in `numbers`.
+        link_kind: the name of this kind of link.
+        tiles: the resource that counts tiles of cards.
+        tiles_out: the prefixes, before a name such as `card0_gt1`, in the keys of labels that disable a tile.
     """
 
     numbers: str
@@ -122,7 +128,7 @@ class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pod annotations that restrict the choice of cards: lists of card names, and of containers that share one card.
+    """Pod annotations that restrict the choice of cards, or list containers that share one card.
 
     An empty key means that the annotation is not read.
 
@@ -139,16 +145,16 @@ class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An annotation with which pods request whole cards in nested groups, and the terms in its resources.
+    """The annotation that pods use to request whole cards in nested groups, and the terms in its resource names.
 
     Attributes:
         annotation: the key of the annotation.
         prefixes: the prefixes of the names of groups and cards.
-        socket: the term before the name of a group of cards of one socket.
+        socket: the term before the name of a group of cards on one socket.
         switch: the term before the name of a group of cards below the same PCI switches.
         card: the term before the name of a card.
-        counts: the resources that count cards, the limit first.
-        topology: the resource that is 1 if the best connected cards are requested, and 0 for any cards.
+        counts: the resources that count cards; the first one is used in limits.
+        topology: the resource that is 1 if the best connected cards are requested, and 0 if any cards are accepted.
     """
 
     annotation: str
@@ -161,7 +167,7 @@ class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The folder of the services' logs, and the names of their files without `.log`."""
+    """The folder of the log files of services, and the names of these files without `.log`."""
 
     folder: str = "/var/log/accelkit"
     extender: str = "accelkit-extender"
@@ -180,33 +186,35 @@ class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str
 
     def find_node(self, config_map: str) -> str | None:
-        """Return the name of the node in the name of a ConfigMap; None if the name does not match."""
+        """Return the node name from the name of a ConfigMap; None if the ConfigMap's name does not match."""
         before, _, after = self.config_map.partition("{node}")
         named = config_map.startswith(before) and config_map.endswith(after)
         return config_map.removeprefix(before).removesuffix(after) if named else None
 
 
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests, annotations and messages of one system.
+    """The requests, annotations and messages of one system.
 
     Attributes:
-        one_card_per_pod: whether all sharing containers of a pod share one card.
-        texts: messages by reason, with the placeholders `{cards}` and `{detail}`.
-        advertised: whether accelkit's node agent can serve its resources. Otherwise, the system's device plugin serves
+        one_card_per_pod: whether all containers of a pod that request shares use the same card.
+        texts: the messages by reason, with the placeholders `{cards}` and `{detail}`.
+        advertised: whether accelkit's node agent can serve its resources. If not, the system's device plugin serves
             them.
-        node_label: the label on nodes that share their cards; empty for none.
+        node_label: the label on nodes that share their cards; empty if there is no such label.
         logs: the location of its log files.
-        annotations: the format in which it records a pod's cards on the pod; None if there is none.
-        also_written: other pod annotations that its scheduler or device plugin writes, but users do not.
+        annotations: the format of the annotations that record a pod's cards; None if there is none.
+        also_written: other pod annotations that are written by its scheduler or device plugin, not by users.
         plugin_writes: whether a device plugin of another system writes these annotations.
-        environment: variables of a container, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
-        pod_rules: annotations that restrict the choice of cards.
-        groups: an annotation with nested groups of cards; None if there is none.
-        card_labels: node labels from which cards are read if there is no inventory of accelkit's agent; None for none.
-        preferred_card: the suffix of node labels whose value names the card that is assigned first.
-        disabled_cards: the text before a card's name in the keys of labels that exclude the card from placement.
+        environment: the environment variables of a container, with the placeholders `{card}`, `{capacity}`, `{pod}` and
+            `{container}`, in units.
+        pod_rules: the annotations that restrict the choice of cards.
+        groups: the annotation with nested groups of cards; None if there is none.
+        card_labels: the node labels from which cards are read if accelkit's agent does not publish an inventory; None
+            if there are none.
+        preferred_card: the suffix of the node labels whose value is the name of the card that is assigned first.
+        disabled_cards: the prefix, before a card's name, in the keys of labels that exclude the card from placement.
         unhealthy_cards: the ConfigMap with the unhealthy cards of a node; None if there is none.
-        extender_path: the base path of its extender; empty for none.
+        extender_path: the base path of its extender; empty if there is none.
         inspect: the format of its extender's response to `inspect`; None if there is none.
     """
 
@@ -237,7 +245,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
-        """The pod annotations that schedulers and device plugins write, but users do not."""
+        """The pod annotations that are written by schedulers and device plugins, not by users."""
         return (*(self.annotations.keys if self.annotations else ()), *self.also_written)
 
     @property
@@ -256,7 +264,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the message for a misfit. User text is shortened, because the message is repeated for each node."""
+        """Return the message for a misfit. Text from users is shortened, as the message is repeated per node."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         counted = count_cards(misfit.cards)
         return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -1,7 +1,7 @@
 """Loader of dialects: the resource names and messages of systems whose pods accelkit reads.
 
-accelkit's own dialect is `native`. A dialect is a YAML file in `data/dialects`, or a plug-in.
-`accelkit.vendors.dialect` defines the messages that a dialect omits.
+The default dialect of accelkit is `native`. A dialect is defined by a YAML file in `data/dialects` or by a plug-in.
+`accelkit.vendors.dialect` defines default messages for messages that a dialect omits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ prepare(Dialect)
 
 
 def list_own_dialect_names() -> list[str]:
-    """Return the names of the dialects that are part of accelkit, sorted."""
+    """Return the sorted names of the dialects that are part of accelkit."""
     return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
 
 
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
-    """Return the names of all dialects of accelkit and other distributions, sorted, without loading the dialects.
+    """Return the sorted names of all dialects from accelkit and other distributions, without loading the dialects.
 
-    With `advertised`, load all dialects and return only the names of dialects that accelkit's node agent can serve.
+    If `advertised` is true, load all dialects, and return only the names of dialects that accelkit's node agent can
+    serve.
     """
     if advertised:
         return [dialect.name for dialect in load_usable_dialects() if dialect.advertised]
@@ -79,7 +80,7 @@ def load_served_dialect(name: str) -> Dialect:
     """Read a dialect that accelkit's node agent can serve.
 
     Raises:
-        ProfileError: no dialect has this name, its file is invalid, or another system's device plugin serves it.
+        ProfileError: no dialect has this name, its file is invalid, or a device plugin of another system serves it.
         PluginError: the dialect comes from another distribution and cannot be used.
     """
     dialect = load_dialect(name)
@@ -93,7 +94,7 @@ def load_served_dialect(name: str) -> Dialect:
 
 @cache
 def load_usable_dialects() -> tuple[Dialect, ...]:
-    """Read all usable dialects, sorted by name. Log the unusable dialects; their pods are not read.
+    """Read all usable dialects, sorted by name. Log the unusable dialects, whose pods are not read.
 
     If another distribution uses the name of an accelkit dialect, accelkit's own dialect takes precedence.
     """
@@ -109,8 +110,8 @@ def load_usable_dialects() -> tuple[Dialect, ...]:
 def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
     """Return the dialects in which the pods of a cluster are read by default.
 
-    These are the dialects that accelkit's node agents can serve. If device plugins of other systems can serve the same
-    resources, the dialect counts only if accelkit's agents advertise it in this cluster.
+    These are the dialects that accelkit's node agents can serve. A dialect whose resources can also be served by device
+    plugins of other systems is included only if accelkit's agents advertise it in this cluster.
 
     Args:
         advertised: the value of the annotation `accelkit.io/advertised` of each node; empty if it is missing.
@@ -126,9 +127,9 @@ def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
 
 
 def list_assignment_keys() -> tuple[str, ...]:
-    """Return the annotations of pods that schedulers and device plugins of any dialect write, sorted.
+    """Return the sorted keys of the pod annotations that schedulers and device plugins of any dialect write.
 
-    All dialects count, because a pod of an unused dialect is read as soon as the dialect is in use.
+    All dialects are included, because the pods of an unused dialect are read as soon as the dialect is in use.
     """
     dialects = load_dialects(list_dialect_names())
     return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))
@@ -138,7 +139,7 @@ def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the base paths of the extenders of other systems, without duplicates.
 
     Args:
-        in_use: the names of dialects that count in addition to the dialects that are part of accelkit.
+        in_use: the names of dialects to include in addition to the dialects that are part of accelkit.
     """
     dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))

@@ -1,4 +1,4 @@
-"""Sources of facts about a card, in the form used in profiles: YAML such as `{from: file, path: unique_id}`."""
+"""Sources of facts about a card, in the format of profiles: YAML such as `{from: file, path: unique_id}`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: the name of the card source (`from` in YAML), which node agents look up in a table.
         key: the key in the profile's `facts` file.
-        path: the file or entry below the device's sysfs folder. If it contains `*`, the first match by name counts.
-        pattern: the format of the fact, with `{}` as placeholder for the content of the file.
+        path: the file or entry below the device's sysfs folder. If the path contains `*`, the first match by name is
+            used.
+        pattern: the format of the fact, with `{}` as the placeholder for the content of the file.
     """
 
     name: str = msgspec.field(name="from")

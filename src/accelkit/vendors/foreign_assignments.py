@@ -1,4 +1,4 @@
-"""Assignments of pods that another system has bound, read from its annotations."""
+"""Assignments of pods that another system has bound, read from that system's annotations."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     numbers = codec.read_card_numbers(pod.annotations, pod.app_containers)
     if numbers is None or request is None:
         return None
-    # accelkit uses the driver's number. Systems with their own numbers count from 0, like the driver.
+    # accelkit uses the driver's number. Systems that assign their own numbers count from 0, as the driver does.
     by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
-    # These systems do not record init containers. The kubelet allocated devices of the same card to them.
+    # These systems do not record init containers, to which the kubelet allocated devices of the same card.
     fallback = next(iter(numbers.values()), ())
     named = {
         each.container: tuple(_find_cards(each, numbers.get(each.container, fallback), by_number))

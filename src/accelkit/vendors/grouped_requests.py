@@ -1,8 +1,9 @@
 """KubeGPU's nested groups: an annotation that requests cards by names such as `gpugrp1/A/gpugrp0/B/gpu/0/cards`.
 
-Cards of one inner group are below the same PCI switches, and cards of one outer group are on one socket. The names of
-groups and cards have no other meaning: two groups may be on the same switch or socket of the node. The amounts come
-from the limits, because the kubelet allocates these. The annotation restricts the cards and their minimum memory.
+Cards in one inner group are below the same PCI switches, and cards in one outer group are on one socket. The names of
+groups and cards have no other meaning: two groups may be on the same switch or socket of the node. The amounts are read
+from the limits, because the kubelet allocates devices according to the limits. The annotation restricts the cards and
+their minimum memory.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import check_length
 from accelkit.vendors.dialect import GroupNames
 
-# KubeGPU's scoring functions for a resource that accelkit accepts: the default, and the function that packs tightly.
+# The scoring functions of KubeGPU that accelkit accepts: the default, and the function that packs cards tightly.
 _SCORERS: Final = frozenset({0, 1})
 _CARDS: Final = "cards"
 _MEMORY: Final = "memory"
 
-# The names of outer group, inner group and card. The name of an unnamed group is empty.
+# The names of the outer group, the inner group and the card. The name of an unnamed group is empty.
 _Name = tuple[str, str, str]
 
 
@@ -51,7 +52,7 @@ _pod_info = msgspec.json.Decoder(_PodInfo)
 
 @dataclass(slots=True)
 class _CardCounts:
-    """Request of a container: the number of cards, and the minimum memory of each named card."""
+    """The request of a container: the number of cards, and the minimum memory of each named card."""
 
     count: int = 0
     least: dict[_Name, int] = field(default_factory=dict)
@@ -70,10 +71,10 @@ def apply_groups(
         annotations: the annotations of the pod.
         names: the key of the annotation, and the terms that it contains.
         requests: the requests by container.
-        own: the containers that request whole cards through the limit of this dialect.
+        own: the containers that request whole cards through the limits of this dialect.
 
     Raises:
-        RequestError: the annotation cannot be read, or cannot be granted as written.
+        RequestError: the annotation cannot be read, or the request in it is invalid.
     """
     key = names.annotation
     text = annotations.get(key, "{}")
@@ -103,11 +104,11 @@ def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...
 
     Args:
         least: the minimum memory of each named card, in bytes, by outer group, inner group and card.
-        cards: the number of cards. An unnamed card may be any card.
+        cards: the number of cards. Any card can be used as an unnamed card.
     """
     sockets: dict[_Name, dict[_Name, list[int]]] = {}
     for (outer, inner, card), memory in sorted(least.items()):
-        # A group without an outer group, or a card without a group, counts as a separate group.
+        # A group without an outer group, or a card without a group, is treated as a separate group.
         socket = (outer, "", "") if outer else ("", inner, "" if inner else card)
         switch = ("", inner, "" if inner else card)
         sockets.setdefault(socket, {}).setdefault(switch, []).append(memory)
@@ -157,7 +158,7 @@ def _read_topology(info: _PodInfo, names: GroupNames) -> bool:
 
 
 def _read(container: str, given: _Container, names: GroupNames) -> _CardCounts:
-    """Return the cards that a container requests; other resources are ignored."""
+    """Return the cards that a container requests. Other resources are ignored."""
     amounts: dict[_Name, dict[str, int]] = {}
     found = _CardCounts()
     for resource, amount in (given.requests or {}).items():
@@ -178,7 +179,7 @@ def _read(container: str, given: _Container, names: GroupNames) -> _CardCounts:
 
 
 def _check_card(container: str, name: _Name, amounts: dict[str, int], names: GroupNames) -> bool:
-    """Return whether a named card is requested; set its minimum memory in `amounts` to 0 if it is missing."""
+    """Return whether a named card is requested. If `amounts` has no minimum memory for the card, set it to 0."""
     path = "/".join(filter(None, name))
     if amounts.get(_CARDS, 0) > 1:
         raise _refuse(container, path, names, f"{amounts[_CARDS]} cards with one name", "name each card separately")
@@ -190,7 +191,7 @@ def _check_card(container: str, name: _Name, amounts: dict[str, int], names: Gro
 
 
 def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str] | None:
-    """Return the groups and the card in the name of a resource, and its last word; None for other resources."""
+    """Return the groups, the card and the last word from the name of a resource; None for other resources."""
     prefix = next((each for each in names.prefixes if resource.startswith(each)), None)
     if prefix is None:
         return None
@@ -199,7 +200,7 @@ def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str
     for place, word in enumerate((names.socket, names.switch)):
         if words[0] == word and len(words) > 1:
             groups[place] = words[1]
-            # An empty name is invalid.
+            # An empty name of a group or card is invalid.
             words = words[2:] if words[1] else []
             words = words or [""]
     match words:

@@ -1,4 +1,4 @@
-"""Declarative formats of the responses to `inspect` from other systems' extenders."""
+"""Declarative formats for the `inspect` responses from extenders of other systems."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import msgspec
 
 
 class InspectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON format of one system's `inspect` response.
+    """The JSON format of the `inspect` response from one system.
 
     Attributes:
         amount: the suffix after `total`, `used` and `available` in the names of amounts, such as `GPU` in `totalGPU`.
-        available: whether the response has the available amount in addition to total and used.
+        available: whether the response contains the available amount in addition to the total and used amounts.
         devices: the key of the cards of a node.
-        by_number: whether cards are the values of an object with their numbers as keys; otherwise, each has an `id`.
-        device: additional fields of each card.
+        by_number: whether the cards are an object with the card numbers as keys. If not, each card has an `id`.
+        device: the additional fields of each card.
         uid: whether the response contains the UIDs of pods.
         created: the key of a pod's creation time; empty if the response does not contain it.
-        bare: whether the list of nodes is the whole response; otherwise, it is under `nodes`.
-        unknown_node: the message for a node without cards, with `{node}`.
+        bare: whether the response is only the list of nodes. If not, the list is in the field `nodes`.
+        unknown_node: the message for a node without cards, with the placeholder `{node}`.
     """
 
     amount: str

@@ -1,4 +1,4 @@
-"""Table of the files in which kernel drivers publish measures of their cards, such as temperature and power."""
+"""Table of the files that kernel drivers use to publish measures of their cards, such as temperature and power."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from accelkit.decoding import prepare
 from accelkit.errors import ProfileError
 from accelkit.yaml import load_yaml
 
-# The entry for all other drivers, which use the kernel's common sensor interface.
+# The key of the entry for all other drivers, which use the kernel's common sensor interface.
 _OTHER: Final = "other"
 
 
 class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that may contain a measure; `measures.yaml` describes each field.
+    """A file that may contain a measure. `measures.yaml` describes each field.
 
     Attributes:
         file: a file name pattern, relative to the card's folder.
-        multiply: the factor from the file's unit to the base unit, together with `divide`.
+        multiply: the factor that, together with `divide`, converts the file's unit to the base unit.
     """
 
     file: str
@@ -33,12 +33,12 @@ class MeasureFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     divide: int = 1
 
     def convert(self, number: int) -> float:
-        """Return the file's number in the base unit."""
+        """Convert the number from the file to the base unit."""
         return number * self.multiply / self.divide
 
 
 class MeasureFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files of a driver by measure, in the order in which they are read. Field names contain the base units."""
+    """The files of a driver for each measure, in reading order. The field names contain the base units."""
 
     utilization_ratio: tuple[MeasureFile, ...] = ()
     memory_used_bytes: tuple[MeasureFile, ...] = ()
@@ -60,7 +60,7 @@ prepare(MeasureFiles)
 
 
 def find_measure_files(driver: str | None) -> MeasureFiles:
-    """Return the files of a kernel driver; for an unknown driver, the files that any driver may have."""
+    """Return the files of a kernel driver. For an unknown driver, return the files that any driver may have."""
     found = _load()
     return found.get(driver or _OTHER, found[_OTHER])
 

@@ -27,7 +27,8 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
 # A container with more amounts is rejected, so the omitted amounts are never granted.
 _MAX_KEPT: Final = MAX_AMOUNTS + 1
-# The number of labels of a pod that are read. It is limited because they stay in memory while the pod holds cards.
+# The maximum number of labels that are read from a pod. It is limited because labels are stored while the pod has
+# cards.
 _MAX_LABELS: Final = 128
 
 
@@ -36,24 +37,25 @@ class CardPod(msgspec.Struct, frozen=True):
 
     Attributes:
         node: the node to which the pod is bound; empty if it is not bound yet.
-        created_at: the creation time as the API server writes it.
-        started_at: the start time that the kubelet wrote after it had admitted the pod and allocated its devices; None
+        created_at: the creation time, in the format of the API server.
+        started_at: the start time that the kubelet recorded after it admitted the pod and allocated its devices; None
             before that.
-        unschedulable: whether kube-scheduler tried it and found no node.
-        requests_cards: whether a container has a limit for a resource of any of the dialects, even if it is 0.
+        unschedulable: whether kube-scheduler tried to schedule the pod but did not find a node.
+        requests_cards: whether a container has a limit for a resource of any of the dialects, even if the limit is 0.
         dialect: the first dialect whose resources the pod requests; if there is none, the first of `dialects`.
         dialects: the dialects in which it was read.
-        containers: the containers, in the order in which the kubelet allocates.
+        containers: the containers, in the order in which the kubelet allocates devices.
         annotations: the annotations of the pod that any of the dialects reads.
-        assignment: the unchecked assignment as written; None if it is missing, an error if it cannot be read.
-        labels: the labels as `key=value`, which `with` and `apart` of other pods select.
-        priority: the priority that admission set; pods of higher priority may preempt other pods.
+        assignment: the assignment from the annotation, without validation; None if it is missing, and an error if it
+            cannot be read.
+        labels: the labels as `key=value`, which selectors (`with` and `apart`) in requests from other pods can match.
+        priority: the priority that was set at admission. Pods with a higher priority may preempt other pods.
         preempts: whether its preemptionPolicy allows preemption and the pod is not a check pod of a node.
-        nominated: whether kube-scheduler is preempting other pods for it.
-        ending: whether it is being deleted.
-        static: whether it is a static pod, which an eviction does not stop.
-        leaves_by: for a pod that is being deleted, the Unix time in seconds until which it is expected to exist.
-        hold: the cards that are held for it while other pods are evicted; None for none.
+        nominated: whether kube-scheduler is preempting other pods for this pod.
+        ending: whether the pod is being deleted.
+        static: whether the pod is a static pod, which cannot be stopped by an eviction.
+        leaves_by: the Unix time in seconds until which a pod that is being deleted is expected to exist.
+        hold: the hold on cards for the pod while other pods are evicted; None if there is no hold.
     """
 
     ref: PodRef
@@ -82,12 +84,15 @@ class CardPod(msgspec.Struct, frozen=True):
         return self.started_at is not None
 
     def is_leaving(self, now: float) -> bool:
-        """Return whether it is being deleted and is still expected to end; `now` is the Unix time in seconds."""
+        """Return whether the pod is being deleted and is expected to terminate soon.
+
+        `now` is the Unix time in seconds.
+        """
         return self.ending and now < self.leaves_by
 
     @property
     def order(self) -> list[tuple[str, Kind]]:
-        """The containers' names and kinds, in the order in which the kubelet allocates."""
+        """The names and kinds of the containers, in the order in which the kubelet allocates devices."""
         return [(container.name, container.kind) for container in self.containers]
 
     @property
@@ -96,23 +101,26 @@ class CardPod(msgspec.Struct, frozen=True):
         return [container.name for container in self.containers if container.kind is Kind.APP]
 
     def read_request(self, unit_bytes: int) -> PodRequest | None:
-        """Return the request of the pod; None if it requests no card.
+        """Return the request of the pod; None if it does not request cards.
 
         Args:
             unit_bytes: the memory unit.
 
         Raises:
-            RequestError: the request cannot be granted as written.
+            RequestError: the request is invalid.
         """
         try:
             request = read_request(self.containers, self.annotations, self.dialects, unit_bytes)
             return request if request is None or not request.selectors else self._settle_selectors(request)
         except RequestError as exc:
-            # Messages with this text are repeated for each node and are visible to other users.
+            # Shorten the text, because the message is repeated for each node and is visible to other users.
             raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
 
     def _settle_selectors(self, request: PodRequest) -> PodRequest:
-        """Return the request with selectors completed by this pod's namespace and by whether they select this pod."""
+        """Return the request with completed selectors.
+
+        Each selector gets this pod's namespace, and whether it matches this pod.
+        """
         own = self.ref.namespace, frozenset(self.labels)
         settled = {
             each: msgspec.structs.replace(each, namespace=own[0], own=frozenset(each.labels) <= own[1])
@@ -130,10 +138,10 @@ class CardPod(msgspec.Struct, frozen=True):
         )
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
-        """Return the request of the pod from only its limits, as a kubelet reads it.
+        """Return the request of the pod according to its limits only, as a kubelet reads the pod.
 
         Raises:
-            RequestError: the limits cannot be granted as written.
+            RequestError: the limits are invalid.
         """
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
 
@@ -152,12 +160,12 @@ class PodReader:
     """Reader of pods in given dialects.
 
     Args:
-        dialects: at least one dialect. A container is read in the first dialect whose resources it requests.
+        dialects: one or more dialects. A container is read in the first dialect whose resources it requests.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = tuple(dialects)
-        # For each resource, the position of the first dialect that has it.
+        # The position of the first dialect that has a resource, by resource.
         self._places: dict[str, int] = {}
         for place, dialect in enumerate(dialects):
             for resource in dialect.resources.requestable:
@@ -168,7 +176,7 @@ class PodReader:
         self._annotations = frozenset({REQUEST_ANNOTATION}.union(*(each.annotation_keys for each in dialects)))
 
     def read(self, pod: Pod) -> CardPod | None:
-        """Return the pod as read; None if it has neither a limit for a card resource nor an accelkit annotation."""
+        """Return the converted pod; None if it has neither a limit for a card resource nor an accelkit annotation."""
         place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
         if place is None and _OURS.isdisjoint(annotations):
@@ -183,7 +191,7 @@ class PodReader:
             self._dialects[place or 0],
             self._dialects,
             tuple(self._read_containers(pod)),
-            # Pods stay in memory while they run, and annotations of other systems may be long.
+            # Pods are stored in memory while they run, and annotations from other systems may be long.
             {key: annotations[key] for key in self._annotations & annotations.keys()},
             _read_assignment(annotations),
             _read_labels(pod),
@@ -197,19 +205,19 @@ class PodReader:
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:
-        """Return the position of the first dialect whose resources the pod requests; None if it requests none."""
+        """Return the position of the first dialect whose resources the pod requests; None if there is none."""
         found: int | None = None
         places, resources = self._places, self._resources
         for containers in (pod.spec.containers, pod.spec.init_containers or ()):
             for container in containers:
-                # This check must be fast, because it runs for all pods and most of them have no cards.
+                # This check must be fast, because it runs for all pods, and most pods do not have cards.
                 if (limits := container.resources.limits) and not resources.isdisjoint(limits):
                     first = min(places[name] for name in resources.intersection(limits))
                     found = first if found is None else min(first, found)
         return found
 
     def trim(self, pod: Pod, *, keep: Collection[str] = ()) -> None:
-        """Remove the fields that `read` does not use from a pod, because users can fill them with megabytes.
+        """Remove the fields of a pod that `read` does not use, because they can contain megabytes of user data.
 
         Args:
             pod: the pod, which is modified.
@@ -223,7 +231,7 @@ class PodReader:
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
         if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):
             metadata.labels = None
-            # For a pod without cards, only its requests of CPU and memory are kept.
+            # For a pod without cards, retain only the requests for CPU and memory.
             spec.overhead = write_amounts(read_pod_amounts(spec))
             spec.containers, spec.init_containers = [], None
             pod.status.container_statuses = pod.status.init_container_statuses = None

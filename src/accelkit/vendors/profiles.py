@@ -1,10 +1,10 @@
 """Profiles, which describe vendors as data. A YAML file in `data/profiles` or in a plug-in adds a vendor without code.
 
-The facts of a card have ordered sources. The first source with a value counts.
+The sources of a fact about a card are ordered. The first source with a value is used.
 
-- `environment` contains patterns with `{ids}` (the IDs of the granted cards, separated by commas), `{uuids}` (their
-  IDs in the vendor's own tools), `{indices}` (the node's numbers), `{minors}` (the driver's numbers) and `{ordinals}`
-  (0, 1… within the container). A variable with an unknown value is omitted.
+- `environment` contains patterns with `{ids}` (the IDs of the assigned cards, separated by commas), `{uuids}` (their
+  IDs in the vendor's tools), `{indices}` (the numbers from the node agent), `{minors}` (the numbers from the driver)
+  and `{ordinals}` (0, 1… within the container). A variable with an unknown value is omitted.
 - `card_nodes` contains patterns with `{index}`, `{minor}` and `{render}`. A card without a required number cannot be
   assigned to a container.
 - `labels` contains patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the smallest card,
@@ -41,32 +41,33 @@ _FOLDER: Final = resources.files("accelkit.vendors") / "data" / "profiles"
 
 
 class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="file"):
-    """Discovery of cards from a JSON file; `path` is relative to the host's root."""
+    """Discovery of cards from a JSON file. `path` is relative to the host's root."""
 
     path: str
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Model of all cards with one device ID, and their memory in MiB if it is the same for all of them."""
+    """The model of all cards with the same device ID, and the memory of these cards in MiB if it is always the same."""
 
     name: str
     memory_mib: int | None = None
 
 
 class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="pci"):
-    """Discovery of cards as PCI devices of a vendor (four hex digits) with one of the classes (first four hex digits).
+    """Discovery of PCI cards by vendor ID (four hex digits) and class (first four hex digits).
 
     Attributes:
-        drivers: kernel drivers with which containers can use a card; any driver if empty.
-        management_drivers: kernel drivers of functions that are not cards, but with which the host manages a card.
+        drivers: the kernel drivers that allow containers to use a card. If empty, any driver is accepted.
+        management_drivers: the kernel drivers of PCI functions that are not cards, but that the host uses to manage a
+            card.
         facts: the driver's file of `key: value` lines for each card, relative to the host's root, with the placeholder
             `{bdf}`.
-        identity: sources of the permanent name that the vendor's own tools use.
-        minor: sources of the driver's number.
-        render: sources of the number of the card's render node.
-        memory: sources of the memory in bytes.
-        models: models by PCI device ID.
-        reserved_mib: the memory that the driver and firmware reserve, if no source provides it.
+        identity: the sources of the permanent name that the vendor's tools use.
+        minor: the sources of the driver's number.
+        render: the sources of the number of the card's render node.
+        memory: the sources of the memory in bytes.
+        models: the models by PCI device ID.
+        reserved_mib: the memory that the driver and firmware reserve, in MiB, which is used if no source provides it.
     """
 
     vendor: str
@@ -84,30 +85,30 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A vendor.
+    """The profile of a vendor.
 
     Attributes:
-        presence_labels: node labels with which Node Feature Discovery or the vendor's tools mark nodes with its cards.
-        environment: variables of a container.
-        card_nodes: device nodes of each granted card.
-        node_nodes: device nodes that every container with a card needs, if they exist.
-        nodes_file: the vendor's own file that renames the device nodes, relative to the host's root.
+        presence_labels: the node labels that Node Feature Discovery or the vendor's tools set on nodes with its cards.
+        environment: the environment variables of a container.
+        card_nodes: the device nodes of each assigned card.
+        node_nodes: the device nodes that every container with a card requires, if these device nodes exist.
+        nodes_file: the vendor's file that renames the device nodes, relative to the host's root.
         cdi: the kind of the vendor's CDI devices, which are used if the host has a specification of this kind.
-        labels: the vendor's own node labels, with which users select nodes. A label with an unknown value is omitted.
-        libraries: the names of the vendor's libraries, with which its tools detect cards, in the host's library
+        labels: the vendor's node labels, which users need to select nodes. A label with an unknown value is omitted.
+        libraries: the names of the vendor's libraries, which its tools use to detect cards, in the host's library
             folders.
-        enforcement: the mechanisms that can limit the memory of a share if the host supports them: NVIDIA's memory
-            limits of cgroups (`nvml`), NVIDIA's MPS (`mps`) and the kernel's dmem (`dmem`).
-        container_limits: keys of pod annotations, with the placeholder `{container}`. The vendor's plug-in of the
-            container runtime reads from them the memory that a container may use on each of its cards, such as
-            `4096Mi`.
-        host_services: programs of the driver that run on the host and keep cards open.
-        runtime_variables: variables with which a container selects its cards in the vendor's container runtime.
-        runtime_defaults: variables that cause the vendor's container runtime to expose all cards to a container, each
-            with the variable that prevents this if it is set.
-        runtime_annotations: prefixes of pod annotations that a plug-in of the container runtime reads.
-        plugin_resources: extended resources through which device plugins of other systems allocate the cards or parts
-            of them. A trailing `*` matches all resources with this prefix.
+        enforcement: the mechanisms that can limit the memory of a share if the host supports them: memory limits for
+            cgroups in NVIDIA's driver (`nvml`), NVIDIA's MPS (`mps`), and the kernel's dmem controller (`dmem`).
+        container_limits: the keys of pod annotations, with the placeholder `{container}`. The vendor's container
+            runtime plug-in reads the memory that a container may use on each of its cards from these annotations, such
+            as `4096Mi`.
+        host_services: the driver's programs that run on the host and keep cards open.
+        runtime_variables: the variables that a container can use to select its cards in the vendor's container runtime.
+        runtime_defaults: the variables that cause the vendor's container runtime to expose all cards to a container,
+            each with the variable that prevents this effect.
+        runtime_annotations: the prefixes of pod annotations that a container runtime plug-in reads.
+        plugin_resources: the extended resources through which device plugins of other systems allocate the cards or
+            parts of cards. A trailing `*` matches all resources with this prefix.
     """
 
     presence_labels: tuple[str, ...]
@@ -129,7 +130,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Reject patterns with unknown fields; raise ValueError."""
+        """Raise ValueError if a pattern contains unknown placeholders."""
         _check(self.environment.values(), _ENVIRONMENT_FIELDS)
         _check(self.card_nodes, _NODE_FIELDS)
         _check(self.labels.values(), _LABEL_FIELDS)
@@ -140,18 +141,18 @@ prepare(Profile)
 
 
 class UsableProfiles(msgspec.Struct, frozen=True):
-    """The usable profiles, and the errors of the unusable ones.
+    """The usable profiles, and the errors in the unusable profiles.
 
     Attributes:
         profiles: the usable profiles by vendor name.
-        faults: the errors of unusable profiles from other distributions, by vendor name.
+        faults: the errors in unusable profiles from other distributions, by vendor name.
     """
 
     profiles: Mapping[str, Profile]
     faults: Mapping[str, PluginError]
 
     def require(self, vendors: Iterable[str]) -> None:
-        """Check that the profiles of these vendors are usable, so that their cards do not count as missing.
+        """Check that the profiles of these vendors are usable, so that the vendors' cards are not treated as missing.
 
         Raises:
             PluginError: a profile cannot be used.
@@ -162,7 +163,7 @@ class UsableProfiles(msgspec.Struct, frozen=True):
 
 
 def load_profiles() -> Mapping[str, Profile]:
-    """Read all profiles of accelkit and other distributions, by vendor name.
+    """Return all profiles from accelkit and other distributions, by vendor name.
 
     Raises:
         ProfileError: a file is invalid.
@@ -176,13 +177,13 @@ def load_profiles() -> Mapping[str, Profile]:
 
 @cache
 def load_usable_profiles() -> UsableProfiles:
-    """Read the profiles as `load_profiles` does, but omit unusable profiles and log each of them once.
+    """Read the profiles in the same way as `load_profiles`, but omit unusable profiles and log each of them once.
 
     Programs that serve the cards of a node use this function, so that a broken plug-in does not stop them. The profiles
     that are part of accelkit are always included.
 
     Raises:
-        ProfileError: a file of accelkit is invalid.
+        ProfileError: a file that is part of accelkit is invalid.
     """
     found = find_profiles()
     for fault in found.faults.values():
@@ -192,7 +193,7 @@ def load_usable_profiles() -> UsableProfiles:
 
 @cache
 def find_profiles() -> UsableProfiles:
-    """Read the profiles as `load_usable_profiles` does, but without logging."""
+    """Read the profiles in the same way as `load_usable_profiles`, but without logging."""
     found, faults = dict(_load_own()), dict[str, PluginError]()
     for name in list_plugin_names(PROFILES):
         try:
@@ -226,7 +227,7 @@ def _list_same_devices(one: Profile, other: Profile) -> list[str]:
 
 
 def parse_profile(name: str, text: str) -> Profile:
-    """Read one profile from YAML.
+    """Parse one profile from YAML.
 
     Raises:
         ProfileError: the profile is invalid.
@@ -249,29 +250,29 @@ def list_presence_labels() -> frozenset[str]:
 
 
 def list_runtime_variables() -> tuple[str, ...]:
-    """Return the variables with which containers select cards in any vendor's container runtime, sorted."""
+    """Return the sorted variables that containers can use to select cards in any vendor's container runtime."""
     return tuple(sorted({name for profile in load_profiles().values() for name in profile.runtime_variables}))
 
 
 def find_runtime_defaults() -> dict[str, str]:
-    """Return the variables that cause a runtime to expose all cards, each with the variable that prevents this."""
+    """Return the variables that cause a runtime to expose all cards, each with the variable that prevents it."""
     return {name: other for profile in load_profiles().values() for name, other in profile.runtime_defaults.items()}
 
 
 def list_runtime_annotations() -> tuple[str, ...]:
-    """Return the prefixes of pod annotations with which containers select cards in a container runtime, sorted."""
+    """Return the sorted prefixes of the pod annotations that select cards for containers in a container runtime."""
     return tuple(sorted({start for profile in load_profiles().values() for start in profile.runtime_annotations}))
 
 
 def list_container_limits() -> tuple[str, ...]:
-    """Return the pod annotations, with `{container}`, from which a runtime reads memory limits, sorted."""
+    """Return the sorted keys, with `{container}`, of pod annotations from which a runtime reads memory limits."""
     return tuple(sorted({key for profile in load_profiles().values() for key in profile.container_limits}))
 
 
 def is_plugin_resource(name: str) -> bool:
-    """Return whether device plugins of other systems allocate cards or parts of them through this extended resource.
+    """Return whether device plugins of other systems allocate cards or parts of cards through this extended resource.
 
-    Unusable profiles are ignored, so that pods are still counted if one distribution is broken.
+    Unusable profiles are ignored, so that pods are still counted if the profile from one distribution is broken.
     """
     profiles = load_usable_profiles().profiles.values()
     return any(fnmatchcase(name, each) for profile in profiles for each in profile.plugin_resources)

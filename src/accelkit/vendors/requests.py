@@ -1,4 +1,4 @@
-"""Requests of pods: container limits in a dialect's resource names, refined by `accelkit.io/request`."""
+"""Requests from pods: container limits with a dialect's resource names, refined by `accelkit.io/request`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from accelkit.vendors.counted_requests import (
 from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
-# The maximum number of labels of a selector, and the maximum lengths of a label in Kubernetes.
+# The maximum number of labels in a selector, and the maximum lengths of a label in Kubernetes.
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317
 MAX_LABEL_VALUE: Final = 63
-# The limit applies to all containers of a pod together, because each selector is compared with the labels of every pod
-# that holds cards.
+# The limit applies to the total for all containers of a pod, because each selector is compared with the labels of every
+# pod that has cards.
 MAX_SELECTORS: Final = 8
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
-    """The limits for which a kubelet allocates devices to a container: units of memory, and whole cards."""
+    """The limits according to which a kubelet allocates devices to a container: units of memory, and whole cards."""
 
     dialect: Dialect
     memory: int
@@ -43,13 +43,13 @@ class DeviceLimits(msgspec.Struct, frozen=True):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Selector of the pods of the same namespace that have all of the labels."""
+    """A selector of the pods in the same namespace that have all of the labels."""
 
     match_labels: dict[str, str]
 
 
 class Refinement(msgspec.Struct, frozen=True, rename={"beside": "with"}):
-    """One container's entry in `accelkit.io/request`."""
+    """The entry of one container in `accelkit.io/request`."""
 
     split: int = 1
     compute: int = 0
@@ -72,16 +72,16 @@ _refinements = msgspec.json.Decoder(dict[str, Refinement])
 def read_request(
     containers: Sequence[CardContainer], annotations: Mapping[str, str], dialects: Sequence[Dialect], unit_bytes: int
 ) -> PodRequest | None:
-    """Return the request of a pod; None if it requests no card.
+    """Return the request of a pod; None if it does not request cards.
 
     Args:
-        containers: the containers of the pod, in the order in which the kubelet allocates.
+        containers: the containers of the pod, in the order in which the kubelet allocates devices.
         annotations: the annotations of the pod.
-        dialects: the dialects. A container is read in the first dialect whose resources it requests.
-        unit_bytes: the number of bytes in one memory unit.
+        dialects: the dialects to try. A container is read in the first dialect whose resources it requests.
+        unit_bytes: the size of one memory unit, in bytes.
 
     Raises:
-        RequestError: the request cannot be granted as written.
+        RequestError: the request is invalid.
     """
     requesting = _list_requesting(containers, dialects)
     refinements = _read_refinements(annotations)
@@ -123,7 +123,7 @@ def read_request(
 
 
 def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
-    """Return the containers that name a card resource; raise RequestError if there are too many."""
+    """Return the containers that request a card resource; raise RequestError if there are too many."""
     resources = frozenset().union(*(dialect.resources.requestable for dialect in dialects))
     requesting = [container for container in containers if not resources.isdisjoint(container.limits)]
     if len(requesting) > MAX_CONTAINERS:
@@ -132,10 +132,10 @@ def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dia
 
 
 def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) -> DeviceLimits | None:
-    """Return a container's limits in the first of these dialects in which it requests units of memory or whole cards.
+    """Return a container's limits in the first dialect in which it requests units of memory or whole cards.
 
     Raises:
-        RequestError: a limit cannot be read, or the container also requests devices of another system.
+        RequestError: a limit cannot be read, or the container also requests devices from another system.
     """
     for dialect in dialects:
         names = dialect.resources

@@ -1,4 +1,4 @@
-"""Table of XIDs, the errors of a card that NVIDIA's driver reports by number."""
+"""Table of XIDs: the numbers that NVIDIA's driver uses to report errors of a card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.yaml import load_yaml
 
 
 class XidAction(StrEnum):
-    """Action for an XID. CORDON and all later members exclude the card from placement until it is repaired."""
+    """The action for an XID. CORDON and all subsequent members exclude the card from placement until it is repaired."""
 
     IGNORE = "ignore"
     WATCH = "watch"
@@ -26,12 +26,12 @@ class XidAction(StrEnum):
 
     @property
     def harms(self) -> bool:
-        """Whether the card takes no new shares."""
+        """Whether the action excludes the card from placement, so that it accepts no new shares."""
         return self not in {XidAction.IGNORE, XidAction.WATCH}
 
 
 class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """XIDs with the same meaning and action. `meaning` completes a sentence."""
+    """XIDs with the same meaning and action. `meaning` is a phrase that completes a sentence."""
 
     numbers: tuple[int, ...]
     action: XidAction
@@ -41,17 +41,17 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 prepare(Xid)
 
 
-# New drivers add XIDs, and most of these are informational. A broken card also reports known XIDs.
+# Newer drivers may report unknown XIDs, most of which are informational. A broken card also reports known XIDs.
 _UNKNOWN: Final = Xid((), XidAction.WATCH, "not in accelkit's table")
 
 
 def find_xid(number: int) -> Xid:
-    """Return the entry of an XID; an unknown XID is only watched."""
+    """Return the entry for an XID. The entry for an unknown XID does not exclude the card from placement."""
     return _load_xids().get(number, _UNKNOWN)
 
 
 def parse_xids(text: str) -> Mapping[int, Xid]:
-    """Read the table of XIDs from YAML.
+    """Parse the table of XIDs from YAML.
 
     Raises:
         ProfileError: the table is invalid.

@@ -1,1 +1,1 @@
-"""Store of caches on the node, with its links and the state that survives a restart."""
+"""Store of caches on the node, with links and with state that survives restarts of the agent."""

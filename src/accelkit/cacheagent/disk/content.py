@@ -1,7 +1,8 @@
-"""Content checks, which compare the caches in the store with the extracted content and protect them if possible.
+"""Content checks, which detect changes to caches in the store and protect caches against writes if possible.
 
-Write-protected caches are read once after each boot, because a power failure may have caused data loss. Other caches
-are read at regular intervals. The record contains the ID of the boot in which the cache was last found unchanged.
+Write-protected caches are checked once after each boot, because a power failure may have caused data loss. Other caches
+are checked at regular intervals. The record of a cache contains the ID of the last boot in which the cache was found to
+be unchanged.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from accelkit.logs import ErrorReporter, Facts
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS: Final = 600.0
-# Reads have the lowest CPU priority, and take at most a quarter of the time.
+# Checks have the lowest CPU priority, and read for at most a quarter of the time.
 _NICENESS: Final = 19
 _REST_SHARE: Final = 3.0
 _LEAST_REST_SECONDS: Final = 0.05
-# Longest wait for the lock while another process renews a record.
+# Maximum time to wait for the lock while another process updates a record.
 _LOCK_SECONDS: Final = 10.0
 _REPORTED_SECONDS: Final = 3600.0
 
@@ -52,10 +53,10 @@ class ContentChecks:
     """Content checks of all caches in a store.
 
     Args:
-        store: open store.
+        store: store of caches, which must be open.
         metrics: metrics of the agent.
-        seconds: interval from the end of a check of all caches to the start of the next check.
-        on_change: callback after a cache has been deleted from the store.
+        seconds: time between the end of one check of all caches and the start of the next check.
+        on_change: callback after a changed cache was deleted from the store.
     """
 
     def __init__(
@@ -64,12 +65,12 @@ class ContentChecks:
         self._store, self._metrics, self._seconds, self._on_change = store, metrics, seconds, on_change
         self._errors: dict[str, ErrorReporter] = {}
         self._protection: Protection | None = None
-        # Time at which a change was found, and the message for reports, by folder.
+        # Time at which a change was found, and message for reports, by folder.
         self._changed: dict[str, tuple[float, str]] = {}
 
     @property
     def changed(self) -> dict[str, str]:
-        """Messages about folders in which a change was found in the last hour, by folder."""
+        """Message for each folder in which a change was found within the last hour."""
         since = time.monotonic() - _REPORTED_SECONDS
         self._changed = {folder: found for folder, found in self._changed.items() if found[0] > since}
         return {folder: message for folder, (_, message) in self._changed.items()}
@@ -110,7 +111,7 @@ class ContentChecks:
             self._metrics.protection.labels(state.value).set(state is found.state)
 
     async def _check(self, folder: str) -> None:
-        # Keep the descriptor open, so that a new folder cannot get the same inode.
+        # The descriptor remains open, so that a new folder cannot have the same inode.
         opened = os.open(self._store.find_place(folder).folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             await self._check_opened(folder, opened)
@@ -128,7 +129,7 @@ class ContentChecks:
         if protected and boot and record.boot == boot and record.content_digest:
             return
         if not protected and self._can_protect:
-            # If the agent is killed before the verification, it verifies the cache after its next start.
+            # If the agent is killed before the verification, it verifies the cache after a restart.
             await self._renew(place, boot="")
             protection = await run_to_completion(partial(protect, place.cache))
         verdict = await _verify(place, record)
@@ -165,7 +166,7 @@ class ContentChecks:
 
 
 async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
-    """Verify a cache in a separate thread, which ends shortly after this coroutine is cancelled."""
+    """Verify the content of a cache in a separate thread, which stops shortly after this coroutine is cancelled."""
     stop = threading.Event()
     debt = 0.0
 
@@ -178,7 +179,7 @@ async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
         return not stop.wait(due)
 
     def verify() -> ContentVerdict | None:
-        # On Linux, this changes the priority of this thread only.
+        # On Linux, this changes only the priority of this thread.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         return verify_content(place.cache, record, rest)
 

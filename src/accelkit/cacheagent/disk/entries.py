@@ -1,6 +1,7 @@
-"""Folders of namespaces in the store, with links to the files that the pods of each namespace may read.
+"""Namespace folders in the store, with links to the files that pods in each namespace may read.
 
-The entries are the paths of volumes. A user with write access to the store can change the entries.
+The paths of these links (entries) are the paths of volumes. A user with write access to the store can change the
+entries.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class NamespaceEntries:
     def __init__(self, root: Path) -> None:
         self._folder = Path(names.build_entry_path("", "", root))
         self._present: set[Entry] = set()
-        # Links with the name of an entry but a different target.
+        # Links with the name of an entry, but with a different target.
         self._foreign: set[Entry] = set()
         self._errors = ErrorReporter(log)
 
     @property
     def present(self) -> frozenset[Entry]:
-        """Existing entries."""
+        """The existing entries."""
         return frozenset(self._present)
 
     def read(self) -> None:
@@ -59,7 +60,7 @@ class NamespaceEntries:
             if not is_namespace(folder.name):
                 continue
             if folder.is_symlink():
-                # A link in place of a folder would give the namespace the entries of another namespace.
+                # A link instead of a folder would allow the namespace to read the entries of another namespace.
                 log.warning(Facts("unexpected link deleted", path=str(folder), target=str(folder.readlink())))
                 folder.unlink()
             for path in folder.iterdir() if folder.is_dir() else ():
@@ -71,7 +72,7 @@ class NamespaceEntries:
         self._present, self._foreign = present, foreign
 
     def bring(self, wanted: frozenset[Entry]) -> None:
-        """Create missing entries and delete excess entries; log failures and continue with the remaining entries."""
+        """Create missing entries and delete unwanted entries. Log failures and continue with the remaining entries."""
         problems: list[str] = []
         before = frozenset(self._present)
         for entry in sorted((before | self._foreign) - wanted):
@@ -115,7 +116,8 @@ def write_link(path: Path, target: str) -> None:
     Raises:
         OSError: the link cannot be written, or a non-empty folder exists at the path.
     """
-    # A runtime may have created an empty folder at a missing path, with which pods would start.
+    # A container runtime may have created an empty folder at this path when it was missing. Pods would then start with
+    # an empty folder.
     if path.is_dir() and not path.is_symlink():
         path.rmdir()
     new = path.with_name(f".{path.name}.new")
@@ -125,7 +127,7 @@ def write_link(path: Path, target: str) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder; delete a link or file with the same path first."""
+    """Create a folder, after deleting a link or file at the same path."""
     if path.is_symlink() or path.is_file():
         log.warning(Facts("unexpected file deleted", path=str(path)))
         path.unlink()

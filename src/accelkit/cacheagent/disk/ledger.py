@@ -1,6 +1,7 @@
-"""State that survives restarts of the agent: folders that each pod may use, and policies that each folder satisfies.
+"""State that survives restarts of the agent: folders that each pod may use, and policies that folders satisfy.
 
-A user with write access to the store can change this file. The agent trusts it as much as the records of the caches.
+A user with write access to the store can change this file. The agent trusts it in the same way as the records of
+caches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FILE: Final = ".agent.json"
 _MODE: Final = 0o600
 _MAX_BYTES: Final = 32 << 20
 _VERSION: Final = 1
-# Limit per folder, because users can create any number of caches with the same digest.
+# Maximum number of records per folder, because users can create any number of caches with the same digest.
 _MAX_POLICIES: Final = 256
 
 Uses = Mapping[str, Mapping[str, frozenset[str]]]
@@ -37,9 +38,9 @@ class Ledger:
     """State that survives restarts.
 
     Attributes:
-        uses: folders that the containers of a pod may use, by pod UID and cache key.
-        satisfied: times in seconds since 1970 at which a folder satisfied policies, by folder and policies.
-        lost: whether no valid ledger exists, so that any pod may use any folder.
+        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
+        satisfied: times at which a folder was found to satisfy policies, in seconds since 1970, by folder and policies.
+        lost: whether no valid ledger file was found, so that any pod may use any folder.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
@@ -47,19 +48,19 @@ class Ledger:
     lost: bool = False
 
     def note_satisfied(self, folder: str, policies: str, at: float) -> None:
-        """Record that a folder satisfies these policies; drop the oldest records over the limit."""
+        """Record that a folder satisfies these policies, and delete the oldest records that exceed the limit."""
         known = self.satisfied.setdefault(folder, {})
         known[policies] = at
         while len(known) > _MAX_POLICIES:
             del known[min(known, key=known.__getitem__)]
 
     def discard(self, folders: Iterable[str]) -> None:
-        """Drop the records of all folders except these."""
+        """Delete the records of all folders except the specified folders."""
         kept = frozenset(folders)
         self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}
 
     def take_uses(self, uses: Uses) -> bool:
-        """Replace the recorded uses; return whether they changed."""
+        """Replace the recorded uses, and return whether they changed."""
         taken = {uid: dict(by_key) for uid, by_key in uses.items()}
         changed = taken != self.uses
         self.uses = taken
@@ -67,7 +68,7 @@ class Ledger:
 
 
 def read_ledger(root: Path) -> Ledger:
-    """Return the ledger of a store; if no valid ledger exists, return an empty ledger with `lost` set."""
+    """Return the ledger of a store. If no valid ledger exists, return an empty ledger with `lost` set."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)

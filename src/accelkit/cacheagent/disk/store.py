@@ -1,9 +1,8 @@
-"""Store of extracted caches on the node, with the links through which pods read them.
+"""Store of extracted caches on the node, with links that pods use to read them.
 
-ROOT/sha256-<hex>…/          extracted caches, as created by `accelkit cache extract`
-ROOT/claims/<20 digits>      link to the `cache` folder that pods of a cache get
-ROOT/namespaces/<namespace>/ links to `claims` and to `cache` folders that pods of the namespace may read
-ROOT/.agent.json             ledger
+ROOT/sha256-<hex>…/          extracted caches, as created by `accelkit cache extract` ROOT/claims/<20 digits>      link
+to the `cache` folder that new pods of a cache use ROOT/namespaces/<namespace>/ links to links in `claims` and to
+`cache` folders that pods in the namespace may read ROOT/.agent.json             ledger
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
 class Store:
-    """Store of one node, to which only the agent writes.
+    """Store of caches on one node, to which only the agent writes.
 
     Args:
-        root: folder of the store, created if it is missing.
-        max_bytes: maximum total size of all caches; None for no limit except the disk.
-        min_free_bytes: disk space that must stay free.
+        root: folder of the store, which is created if it does not exist.
+        max_bytes: maximum total size of all caches; None if it is limited only by the disk.
+        min_free_bytes: disk space that must remain free.
     """
 
     def __init__(self, root: Path, *, max_bytes: int | None = None, min_free_bytes: int = 0) -> None:
@@ -56,7 +55,7 @@ class Store:
         self.entries = NamespaceEntries(self.root)
 
     async def open(self) -> None:
-        """Create the folders, delete the leftovers of interrupted extractions, and read the content.
+        """Create the folders of the store, delete the remains of interrupted extractions, and read the content.
 
         Raises:
             ConfigurationError: the folder cannot be used.
@@ -66,7 +65,7 @@ class Store:
             self.ledger = read_ledger(self.root)
             await self._clear_leftovers()
             await self.refresh()
-            # No use is lost if the store is empty.
+            # If the store is empty, no records of uses were lost.
             self.ledger.lost &= bool(self.stored)
         except OSError as exc:
             raise ConfigurationError(
@@ -99,7 +98,7 @@ class Store:
         self.write_ledger()
 
     def remember_uses(self, uses: Uses) -> bool:
-        """Replace the recorded uses, and write the ledger if they changed; return whether the disk contains them."""
+        """Replace the recorded uses, and write the ledger if they changed; return whether they are on the disk."""
         self._unwritten |= self.ledger.take_uses(uses)
         if self._unwritten:
             try:
@@ -121,7 +120,7 @@ class Store:
         self._unwritten = False
 
     def measure_disk(self) -> Disk:
-        """Return the free space on the disk, and the limits of the store.
+        """Return the free space on the disk and the limits of the store.
 
         Raises:
             OSError: the disk cannot be read.
@@ -130,7 +129,7 @@ class Store:
         return Disk(disk.f_bavail * disk.f_frsize, self._max_bytes, self._min_free_bytes, disk.f_blocks * disk.f_frsize)
 
     def move_link(self, link: str, target: str | None) -> None:
-        """Set the target of a link to a folder or to WITHDRAWN, or delete the link if the target is None, atomically.
+        """Atomically set the target of a link to a folder or to WITHDRAWN, or delete the link if the target is None.
 
         Raises:
             OSError: the link cannot be written, or a non-empty folder exists at the path.
@@ -144,10 +143,10 @@ class Store:
         self.links[link] = target
 
     async def collect(self, folder: str) -> bool:
-        """Delete an unused folder; return False if another process holds its lock.
+        """Delete an unused folder; return False if another process has locked it.
 
         Raises:
-            OSError: the folder cannot be deleted; pods cannot read the remaining files.
+            OSError: the folder cannot be deleted. Pods cannot read the remaining files.
         """
         place = self.find_place(folder)
         try:
@@ -163,18 +162,18 @@ class Store:
         return True
 
     async def take_out(self, folder: str, opened: int, seconds: float) -> bool:
-        """Delete a folder with changed files, and withdraw its links until the cache is extracted again.
+        """Delete a folder with changed files, and set its links to WITHDRAWN until the cache is extracted again.
 
         Args:
             folder: name of the folder.
-            opened: descriptor of the folder; a newer folder with the same name is kept.
-            seconds: timeout for the lock of the folder.
+            opened: descriptor of the folder. A newer folder with the same name is not deleted.
+            seconds: maximum time to wait for the lock of the folder, in seconds.
 
         Returns:
             Whether the folder was deleted.
 
         Raises:
-            CacheError: another process held the lock until the timeout.
+            CacheError: another process did not release the lock in time.
             OSError: the folder cannot be renamed.
         """
         place = self.find_place(folder)
@@ -198,18 +197,18 @@ class Store:
                 place = self.find_place(found["folder"])
                 if path == place.lock and place.folder.exists():
                     continue
-                # If an extraction on the command line holds the lock, it deletes its own leftovers.
+                # If an extraction from the command line has locked the folder, it deletes its own remains.
                 try:
                     async with lock_place(place, 0.0):
                         await run_to_completion(place.clear_leftovers)
                 except CacheError:
                     continue
                 except OSError as exc:
-                    # Leftovers only use disk space.
+                    # Remaining files only use disk space.
                     log.warning("leftover not deleted: path=%s error=%s", path, exc)
 
     def find_place(self, folder: str) -> Place:
-        """Return the place of a folder in the store, without digest and mount path."""
+        """Return the place of a folder in the store. Its digest and mount path are not set."""
         return Place(folder, self.root / folder, "")
 
     def _describe(self, folder: str, record: CompletionRecord) -> Stored:

@@ -1,1 +1,1 @@
-"""Planning of the next actions for each cache, based on observed values; no I/O."""
+"""Planning of the next actions for each cache, based on observed values and without I/O."""

@@ -1,6 +1,6 @@
-"""Desired state of caches on a node: digest, mount path, and the controller's verdict.
+"""Desired state of caches on a node: digest, mount path and verdict of the controller.
 
-A cache with another delivery than `node` needs no files, only a verdict on the node's cards.
+A cache with a delivery other than `node` requires no files on the node, only verdicts on the node's cards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.kernelcache.oci.reference import Reference, is_digest, parse_refer
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why pods do not get a digest, with a message for users."""
+    """Reason why pods cannot use a digest, with a message for users."""
 
     reason: str
     message: str
@@ -30,21 +30,21 @@ class Refusal:
 class DesiredCache:
     """Desired state of one cache on each node.
 
-    A cache without a digest requires no work, although pods may still use former digests.
+    A cache without a digest requires no work, although pods may still use previous digests.
 
     Attributes:
         key: `NAMESPACE/NAME`, or `/NAME` for a ClusterGKMCache.
-        namespaces: workload namespaces of the cache.
+        namespaces: namespaces whose workloads may use the cache.
         image: image reference with the digest; None if the cache has no digest.
-        mount_path: mount path in workloads.
-        folder: name of the folder in the store; empty without a digest.
+        mount_path: path at which workloads mount the cache.
+        folder: name of the folder in the store; empty if the cache has no digest or nodes do not store its files.
         verified: whether the signatures satisfy the policies; None if this is currently unknown.
-        refusal: reason why the cache is refused; None if it is not refused.
+        refusal: reason why the cache is rejected; None if it is not rejected.
         secrets: names of pull secrets in the namespace of the cache.
-        cache_bytes: size of the files according to the image; 0 if the image does not state the size.
-        delivered: whether nodes store the files; if not, the cache has no folder in the store.
-        has_variables: whether the status of the cache contains the variables at capture.
-        former_digests: former digests that pods may still use.
+        cache_bytes: size of the files according to the image; 0 if the image does not specify the size.
+        delivered: whether nodes store the files of the cache.
+        has_variables: whether the status of the cache contains the recorded variables of the image.
+        former_digests: previous digests that pods may still use.
     """
 
     key: str
@@ -62,27 +62,27 @@ class DesiredCache:
 
     @property
     def namespace(self) -> str:
-        """Namespace of the cache; empty for a ClusterGKMCache."""
+        """The namespace of the cache; empty for a ClusterGKMCache."""
         return self.key.partition("/")[0]
 
     @property
     def name(self) -> str:
-        """Name of the cache."""
+        """The name of the cache."""
         return names.name_claim(self.key)
 
     @property
     def digest(self) -> str:
-        """Desired digest; empty if there is none."""
+        """The desired digest; empty if there is no digest."""
         return (self.image.digest or "") if self.image is not None else ""
 
     @property
     def folders(self) -> frozenset[str]:
-        """Name prefixes of the cache's folders in the store, for any mount path."""
+        """The name prefixes of the cache's folders in the store, which are independent of the mount path."""
         return frozenset(names.name_folder(each, "") for each in (self.digest, *self.former_digests) if each)
 
     @property
     def link(self) -> str:
-        """Name of the cache's link in the folder of links."""
+        """The name of the cache's link in the folder `claims`."""
         return Path(names.build_link_path(self.key)).name
 
 
@@ -92,7 +92,7 @@ def is_delivered_here(cache: Cache) -> bool:
 
 
 def trim_cache(cache: Cache) -> None:
-    """Remove the fields of a cache that nodes do not read."""
+    """Remove the fields of a cache that the agent does not use."""
     cache.spec.pod_template = None
     cache.metadata.finalizers_text = msgspec.Raw(b"null")
 
@@ -108,7 +108,7 @@ def read_desired_cache(cache: Cache) -> DesiredCache:
     desired = DesiredCache(
         key=cache.key,
         namespaces=cache.namespaces,
-        # Ignore a verdict for another image than that in the spec, so that the agent fetches only images that users
+        # Ignore a verdict on an image that is not in the spec, so that the agent fetches only images that users
         # specified.
         verified=_read_verified(verified) if status.resolved_image in {"", cache.spec.image} else None,
         refusal=_read_refusal(verified),

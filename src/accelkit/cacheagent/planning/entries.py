@@ -1,6 +1,6 @@
-"""Entries of namespaces: paths in the store through which the pods of a namespace read its caches; no I/O.
+"""Selection of namespace entries: the paths in the store that pods in a namespace use to read its caches.
 
-The volumes of a namespace have these paths, and admission policies compare only the namespace in a path. Therefore, an
+The volumes of a namespace have these paths, and admission policies check only the namespace in a path. Therefore, an
 entry must exist only for files that belong to a cache of this namespace.
 """
 
@@ -19,7 +19,7 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def is_namespace(text: str) -> bool:
-    """Return whether a text is a valid name of a namespace, which is safe as a folder name."""
+    """Return whether a text is a valid namespace name, and therefore safe as a folder name."""
     return _NAMESPACE.fullmatch(text) is not None
 
 
@@ -31,13 +31,14 @@ def choose_entries(
 ) -> frozenset[Entry]:
     """Return the desired entries of all namespaces.
 
-    A status may contain any digest as a former digest, so an entry for a former digest is kept but never created.
+    The previous digests in a status may be arbitrary. Therefore, existing entries for previous digests remain, but new
+    ones are not created.
 
     Args:
-        world: observed values with the existing entries.
+        world: observed values, including the existing entries.
         progress: states of all caches.
-        links: targets of the links after the next moves, by link name.
-        uses: folders that the containers of a pod may use, by pod UID and cache key.
+        links: targets of the links after the planned moves, by link name.
+        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
     """
     served: set[Entry] = set()
     named: set[Entry] = set()
@@ -47,7 +48,8 @@ def choose_entries(
             named |= {(namespace, folder) for folder in desired.folders}
             if desired.delivered and desired.link in links:
                 served.add((namespace, desired.link))
-            # If the link points to the current digest, the cache was served earlier and has not been refused since.
+            # If the link points to the folder of the current digest, the cache was available earlier and has not been
+            # rejected since.
             if each.step is Step.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
                 served.add((namespace, desired.folder))
     used = {

@@ -1,4 +1,4 @@
-"""Fields of pods and of the agent's node that the agent reads."""
+"""Fields of pods and of the agent's node that the agent uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Volume(msgspec.Struct, rename="camel"):
     def find_claim(self, pod: str) -> str:
         """Return the claim name of this volume in a pod; empty if the volume has no claim.
 
-        The claim of a generic ephemeral volume may exist before the pod.
+        The claim of a generic ephemeral volume may have been created before the pod.
         """
         if self.persistent_volume_claim is not None:
             return self.persistent_volume_claim.claim_name
@@ -74,17 +74,18 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MountingPod:
-    """A pod on the node that mounts claims and has not ended.
+    """A running or starting pod on the node that mounts claims.
 
     Attributes:
         uid: UID of the pod.
         namespace: namespace of the pod.
         name: name of the pod.
-        claims: claim names of its volumes.
-        copies: claim names of private copies, by volume name.
-        variables: variables that may cause cache misses, per container, by volume name of the private copy.
+        claims: names of the claims that the pod mounts.
+        copies: names of the claims that the private copies are made from, by volume name of the copy.
+        variables: environment variables that may cause cache misses, one mapping per container, by volume name of the
+            private copy.
         starting: whether a container of the pod has not been created yet.
-        readable: whether the pod could be read; if not, the pod may use any folder.
+        readable: whether the pod could be parsed. If not, the pod may use any folder.
     """
 
     uid: str
@@ -101,12 +102,12 @@ class MountingPod:
 
 
 def trim_pod(pod: Pod) -> None:
-    """Remove the fields of a pod that the agent does not read."""
+    """Remove the fields of a pod that the agent does not use."""
     pod.metadata.annotations = pod.metadata.labels = None
 
 
 def read_mounting_pod(pod: Pod) -> MountingPod | None:
-    """Return the mounts of a pod; None if it mounts no claim or has ended."""
+    """Return the claims and private copies of a pod; None if the pod mounts no claim or has terminated."""
     meta, volumes = pod.metadata, pod.spec.volumes or ()
     sources = {each.name: claim for each in volumes if (claim := each.find_claim(meta.name))}
     claims = frozenset(sources.values())
@@ -130,7 +131,7 @@ def _find_copies(volumes: Sequence[_Volume], sources: Mapping[str, str]) -> dict
 
 
 def _is_starting(pod: Pod) -> bool:
-    # A container that restarts repeatedly has been created before, so it must not delay a new digest.
+    # A container that restarts repeatedly was created earlier, so it must not delay a new digest.
     if pod.status.phase != "Running":
         return True
     statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
@@ -160,10 +161,10 @@ class OwnNode:
     """Facts about the node that determine the verdicts on caches.
 
     Attributes:
-        facts: cards and CPU; the cards are None if the inventory is unknown.
-        cards: cards in the inventory.
+        facts: cards and CPU of the node; the cards are None if the inventory is unknown.
+        cards: cards in the inventory of the node.
         uid: UID of the node.
-        problem: message that states why the inventory is invalid; empty if it is valid or missing.
+        problem: message that explains why the inventory is invalid; empty if it is valid or missing.
     """
 
     facts: NodeFacts
@@ -172,7 +173,7 @@ class OwnNode:
     uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
-        """Return the number of a card for users; None if the node does not have the card."""
+        """Return the index of a card that is displayed to users; None if the node does not have the card."""
         for place, card in enumerate(self.cards):
             if card.id == card_id:
                 return place if card.number is None else card.number
@@ -185,7 +186,7 @@ class OwnNode:
 
 
 def read_own_node(node: Node) -> OwnNode:
-    """Return the facts about a node; if its inventory is invalid, the cards are unknown rather than absent."""
+    """Return the facts about a node. If its inventory is invalid, the cards are unknown."""
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     unknown = NodeFacts(cpu_architecture=architecture)

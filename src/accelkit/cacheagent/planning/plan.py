@@ -1,7 +1,7 @@
-"""Plan of the agent's next actions, based on observed values; no I/O.
+"""Plan of the agent's next actions, based on observed values and without I/O.
 
-The agent first moves links, because pods wait for them. Then it deletes unused folders. Then it starts new work within
-the limits of the slots and the disk.
+The agent first moves links, because pods wait for them. It then deletes unused folders. Finally, it starts new work if
+there are free slots and enough disk space.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Move:
     """Change of a link's target.
 
     Attributes:
-        key: key of the cache; None if no cache has the link.
+        key: key of the cache; None if the link does not belong to a cache.
         link: name of the link.
         target: folder in the store, WITHDRAWN, or None to delete the link.
-        late: pods that were still starting at the end of the waiting time.
+        late: pods that were still starting when the waiting time ended.
     """
 
     key: str | None
@@ -36,12 +36,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Work:
-    """Work on one cache that may start now.
+    """Work on one cache that can start now.
 
     Attributes:
         progress: state of the cache.
-        about: inputs of the work, as in `Attempt`.
-        room_bytes: maximum size of an extraction.
+        about: text that identifies the inputs of the work, as in `Attempt`.
+        room_bytes: maximum size of the extracted cache.
     """
 
     progress: Progress
@@ -55,14 +55,14 @@ class Plan:
 
     Attributes:
         moves: links to move.
-        entries: entries of namespaces after the moves.
-        collect: folders to delete, because no cache and no pod uses them.
+        entries: namespace entries that must exist after the moves.
+        collect: folders to delete because they are not used by any cache or pod.
         work: work to start.
         progress: state of each cache, by key.
-        usage: pods by cache key, for caches in use.
-        uses: folders that each pod may use; recorded before any other action.
+        usage: pods that use each cache, by cache key.
+        uses: names of folders that each pod may use. They are recorded before any other action.
         waiting: names of starting pods that delay the move of a link, by cache key.
-        no_room: reasons why there is not enough space for a cache, by cache key.
+        no_room: reason why there is not enough space for a cache, by cache key.
         moving_since: value of `World.moving_since` for the next plan.
         next_at: time of the next action if nothing changes; None if no action is scheduled.
     """
@@ -129,19 +129,19 @@ def _plan_links(
 
 
 def _follow_moves(world: World, moves: Iterable[Move]) -> dict[str, str]:
-    """Return the targets of all links after these moves."""
+    """Return the targets of all links after the moves."""
     moved = {**world.links, **{move.link: move.target for move in moves}}
     return {link: target for link, target in moved.items() if target is not None}
 
 
 def _list_links(world: World) -> frozenset[str]:
-    """Return the links of all existing caches, including those without a digest."""
+    """Return the names of the links of all existing caches, including caches without a digest."""
     from_desired = {desired.link for desired in world.desired_caches.values() if desired.delivered}
     return frozenset(from_desired | {world.name_link(key) for key in world.unreadable})
 
 
 def _choose_target(world: World, progress: Progress) -> str | None:
-    """Return the desired target of a cache's link; None if the link is unchanged."""
+    """Return the desired target of a cache's link; None if the link must not change."""
     desired, linked = progress.desired, world.links.get(progress.desired.link)
     if progress.step is Step.SERVE:
         return desired.folder
@@ -151,14 +151,14 @@ def _choose_target(world: World, progress: Progress) -> str | None:
         and linked in world.stored
         and world.find_stored(desired) is None
     ):
-        # The files in the folder were prepared for another mount path.
+        # The files in the folder were extracted for a different mount path.
         return WITHDRAWN
     if progress.step is not Step.WITHDRAW:
         return None
     if linked is None:
         return None
     former = world.stored.get(linked) if linked != desired.folder else None
-    # The new digest is refused, but the digest that pods get satisfies the current policies.
+    # The new digest is rejected, but the digest that pods currently use satisfies the current policies.
     policies_of_image = world.image_policies.get(desired.key)
     if former is not None and policies_of_image is not None and policies_of_image.policies in former.satisfied:
         return None
@@ -185,7 +185,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     begun = {_name_work(world.desired_caches[key]) for key in world.busy if key in world.desired_caches}
     taken = sum(each.size_bytes for each in world.stored.values())
     promised, shares, slots = sum(world.busy.values()), find_shares(world), Slots(world)
-    # Space that is reserved for waiting caches of namespaces within their share; each folder counts once.
+    # Space reserved for waiting caches of namespaces that do not exceed their share. Each folder is counted once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
         beyond, fetches = shares.is_beyond(each), each.step in {Step.READ_IMAGE, Step.EXTRACT}
@@ -209,5 +209,5 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
 
 
 def _name_work(desired: DesiredCache) -> str:
-    """Return the identity of the work on a cache: the folder, or the digest if only labels are read."""
+    """Return an identifier of the work on a cache: the folder name, or the digest if only labels are read."""
     return desired.folder or desired.digest

@@ -1,4 +1,4 @@
-"""Environment variables of a pod that may cause cache misses, by private copy."""
+"""Reader of the environment variables of a pod that may cause cache misses, by private copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from accelkit.kernelcache.formats.recorded import bound_texts, select_comparable
 
-# Limits on the data that is stored for a pod, because users control the content of the pod.
+# Limits on the data that is stored for a pod, because users control the content of pods.
 _MAX_CONTAINERS: Final = 8
 _MAX_BYTES: Final = 4096
 
@@ -29,7 +29,7 @@ class Mount(msgspec.Struct):
 
 
 class Container(msgspec.Struct, rename="camel"):
-    """The fields of a container that the agent reads."""
+    """The fields of a container that the agent uses."""
 
     name: str = ""
     env: list[Variable] | None = None
@@ -39,7 +39,7 @@ class Container(msgspec.Struct, rename="camel"):
 def read_variables(
     containers: Sequence[Container], copies: Collection[str]
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Return the variables with literal values in containers that mount a private copy, by volume name of the copy."""
+    """Return the variables with literal values of containers that mount a private copy, by volume name of the copy."""
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for container in containers[:_MAX_CONTAINERS]:
         mounted = {each.name for each in container.volume_mounts or ()}.intersection(copies)
@@ -50,6 +50,6 @@ def read_variables(
 
 
 def _read(container: Container) -> dict[str, str]:
-    # If a variable is defined several times, the last definition is used.
+    # If a variable is defined several times, the last definition applies.
     values = {each.name: None if each.value_from else each.value or "" for each in container.env or ()}
     return bound_texts(select_comparable(values), _MAX_BYTES)

@@ -1,4 +1,4 @@
-"""State of a cache on this node, and its next step; no I/O."""
+"""State and next step of a cache on this node, determined without I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, F
 class Step(StrEnum):
     """Next step for a cache.
 
-    NOTHING: wait for the controller or the policies, or do nothing because no work remains. READ_IMAGE: read the labels
-    of the image. EXTRACT: fetch the files. VERIFY: check the current policies for existing files. SERVE: let pods use
-    the files. WITHDRAW: prevent pods from using the files.
+    NOTHING: no action is required, or the controller or the policies must change first. READ_IMAGE: read the labels of
+    the image. EXTRACT: fetch the files. VERIFY: verify existing files against the current policies. SERVE: allow pods
+    to use the files. WITHDRAW: prevent pods from using the files.
     """
 
     NOTHING = "nothing"
@@ -32,12 +32,12 @@ class Progress:
     """State of one cache on this node.
 
     Attributes:
-        desired: desired state.
-        step: next step, even if it may not start yet.
+        desired: desired state of the cache.
+        step: next step, even if it cannot start yet.
         image_facts: facts about the image; None if they are unknown.
         verdicts: verdicts on the node's cards; None if they are unknown.
         refusal: reason why the cache is withdrawn; None if it is not withdrawn.
-        attempt: last failed attempt with the current inputs; None if no such attempt exists.
+        attempt: last failed attempt with the current inputs; None if there is no such attempt.
     """
 
     desired: DesiredCache
@@ -49,7 +49,7 @@ class Progress:
 
     @property
     def needs_bytes(self) -> int:
-        """Expected size of the files on the disk, in bytes."""
+        """The expected size of the files on the disk, in bytes."""
         if not self.desired.delivered:
             return 0
         image_facts = self.image_facts.size_bytes if self.image_facts is not None else 0
@@ -67,7 +67,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
     policies_of_image = world.image_policies[desired.key]
     attempt = _find_attempt(world, desired)
     refusal = desired.refusal or policies_of_image.refusal
-    # The work is retried at `retry_at`, because an image may be signed later. Until then, pods do not get the files.
+    # The work is retried at `retry_at`, because an image may be signed later. Until then, pods cannot use the files.
     if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
@@ -77,7 +77,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
-    """Return the state of a cache with another delivery than `node`, which has only verdicts on the node's cards."""
+    """Return the state of a cache with a delivery other than `node`, for which only verdicts on cards are required."""
     if desired.image is None:
         return Progress(desired, Step.NOTHING)
     image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]
@@ -130,7 +130,7 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
         world: observed values with the limits of the disk.
         progress: state of the cache.
         taken_bytes: size of all caches in the store.
-        promised_bytes: size of other caches that are being fetched or have precedence.
+        promised_bytes: expected size of other caches that are being fetched or have precedence.
     """
     disk, needed = world.disk, progress.needs_bytes
     if disk.max_bytes is not None and taken_bytes + promised_bytes + needed > disk.max_bytes:
@@ -150,5 +150,5 @@ def find_room(world: World, progress: Progress, taken_bytes: int, promised_bytes
 
 
 def format_gib(size_bytes: int) -> str:
-    """Return a size as text in GiB."""
+    """Return a size in GiB as text."""
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB // 100 else f"{size_bytes} bytes"

@@ -1,7 +1,8 @@
-"""Order of work: round robin over namespaces, with namespaces over their share last; no I/O.
+"""Order of work: round-robin across namespaces, with namespaces that exceed their share last.
 
-Users can create many caches, and each mount path requires a separate copy. Therefore, neither the number nor the names
-of the caches in a namespace delay the caches of other namespaces, and copies cannot use the space of other namespaces.
+Users can create many caches, and each mount path requires a separate copy of the files. Therefore, neither the number
+nor the names of caches in a namespace affect when caches of other namespaces are fetched. Copies cannot use the space
+that is reserved for other namespaces.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ WORK = frozenset({Step.READ_IMAGE, Step.EXTRACT, Step.VERIFY})
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of namespaces in the space for caches; ClusterGKMCaches count as the namespace with the empty name.
+    """Shares of namespaces in the space for caches. ClusterGKMCaches belong to the namespace with the empty name.
 
     Attributes:
-        equal_bytes: share of each namespace.
-        taken_bytes: size of stored and fetched caches by namespace; shared folders are divided among their namespaces.
+        equal_bytes: size of the share of each namespace.
+        taken_bytes: size of the caches that are stored or being fetched, by namespace. The size of a folder that
+            several namespaces use is divided equally among them.
     """
 
     equal_bytes: int
@@ -35,7 +37,7 @@ class Shares:
         return self.taken_bytes.get(progress.desired.namespace, 0) + more > self.equal_bytes
 
     def explain(self, progress: Progress) -> str:
-        """Return the reason why caches of other namespaces have precedence, as the end of a sentence."""
+        """Return the reason why caches of other namespaces have precedence, to append to a message."""
         namespace = progress.desired.namespace
         whose = f"namespace {namespace} has" if namespace else "ClusterGKMCaches have"
         had = format_gib(self.taken_bytes.get(namespace, 0))
@@ -69,9 +71,9 @@ def find_shares(world: World) -> Shares:
 
 
 class Slots:
-    """Slots for concurrent work; if several namespaces have caches, no namespace can use all slots.
+    """Slots for concurrent work. If several namespaces have caches, no namespace can use all slots.
 
-    A registry may deliberately respond slowly, and occupy a slot during this time.
+    A registry may deliberately respond slowly, and occupies a slot during this time.
     """
 
     def __init__(self, world: World) -> None:
@@ -91,10 +93,10 @@ class Slots:
 
 
 def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> list[Progress]:
-    """Return the caches that need work and have no work in progress, in the order in which the work may start.
+    """Return the caches that require work and have no work in progress, in the order in which work should start.
 
-    Namespaces take turns, and work in progress counts as a turn. Within a namespace, caches with fewer failures come
-    first, so that permanent failures do not delay other caches.
+    Namespaces alternate, and work in progress is included in this order. Within a namespace, caches with fewer failures
+    have precedence, so that permanent failures do not delay other caches.
     """
     positions: dict[str, int] = defaultdict(int)
     for key in world.busy:
@@ -105,7 +107,7 @@ def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> li
         namespace = each.desired.namespace
         early = is_early(world, each)
         ranked.append(((shares.is_beyond(each), early, positions[namespace], *_rank_within(each)), each))
-        # Caches that wait for a retry do not use a turn.
+        # Caches that wait for a retry do not affect the position of other caches.
         positions[namespace] += not early
     return [each for _, each in sorted(ranked, key=lambda rank: rank[0])]
 
@@ -115,7 +117,7 @@ def _rank_within(progress: Progress) -> tuple[int, str]:
 
 
 def is_early(world: World, progress: Progress) -> bool:
-    """Return whether a cache must still wait before its retry or its next fetch."""
+    """Return whether work on a cache must be delayed because of a retry or a pause between fetches."""
     return find_due(world, progress) > world.now
 
 

@@ -1,4 +1,4 @@
-"""Uses of caches by pods on the node, including the folders that their containers may use."""
+"""Usage of caches by pods on the node, with the folders that their containers may use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Usage:
     """Pods on the node that use one cache.
 
     Attributes:
-        pods: pods by folder.
-        following: pods that mount the claim with the path of the link.
+        pods: pods that may use the cache, by folder.
+        following: pods that mount the claim whose path is the link of the cache.
     """
 
     pods: Mapping[str, tuple[MountingPod, ...]] = field(default_factory=dict)
@@ -26,18 +26,18 @@ class Usage:
 
     @property
     def starting(self) -> tuple[MountingPod, ...]:
-        """Pods with the path of the link whose containers have not all been created yet."""
+        """Pods in `following` that have containers that are not created yet."""
         return tuple(pod for pod in self.following if pod.starting)
 
 
 def owns_claim(desired: DesiredCache, claim: str) -> bool:
-    """Return whether a claim is the claim of a cache or a pinned claim of one of its digests."""
+    """Return whether a claim belongs to a cache, either as its claim or as a pinned claim of one of its digests."""
     return claim == desired.name or names.split_pinned_claim(claim)[0] == names.begin_pinned_claim(desired.key)
 
 
 def find_usage(world: World) -> dict[str, Usage]:
-    """Return the pods of each cache in use, by cache key."""
-    # Caches with other deliveries have claims with the same names, but no files on this node.
+    """Return the pods that use each cache, by cache key."""
+    # The claims of caches with other deliveries have the same names, but these caches have no files on this node.
     claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
     found: dict[str, dict[str, dict[str, MountingPod]]] = defaultdict(lambda: defaultdict(dict))
@@ -51,7 +51,8 @@ def find_usage(world: World) -> dict[str, Usage]:
             begins, digits = names.split_pinned_claim(claim)
             for desired in pinned.get((pod.namespace, begins), ()):
                 for folder, owners in folders.get(digits, {}).items():
-                    # A user may create a claim with the digits of another cache's folder, to read or keep this folder.
+                    # A user may create a claim with the digits of another cache's folder to read this folder or prevent
+                    # its deletion.
                     if not owners or desired.key in owners:
                         found[desired.key][folder][pod.uid] = pod
     return {
@@ -64,9 +65,9 @@ def find_usage(world: World) -> dict[str, Usage]:
 
 
 def merge_uses(world: World, usage: Mapping[str, Usage]) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders that pods on the node may use: recorded uses and current uses.
+    """Return the folders that pods on the node may use, from recorded uses and current usage.
 
-    The recorded uses of a pod are kept, because the agent cannot determine when each container was created.
+    The result includes the recorded uses of a pod, because the agent cannot determine when each container was created.
     """
     present = {pod.uid for pod in world.pods}
     uses: dict[str, dict[str, frozenset[str]]] = {
@@ -104,7 +105,7 @@ def _index_claims(
 
 
 def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders and the keys of their caches, by the digits at the end of pinned claim names.
+    """Return the folders with the keys of their caches, by the digits at the end of pinned claim names.
 
     The set of keys is empty for a folder without a cache.
     """

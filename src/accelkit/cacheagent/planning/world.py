@@ -1,4 +1,4 @@
-"""Observed values at one point in time, on which the agent bases its plan."""
+"""Observed values at one point in time, which are the input for the agent's plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.formats import ImageLabels
 
 GIB: Final = 1 << 30
-# Link target for a cache that must not be used. It does not exist, so that no pod starts with an empty folder.
+# Link target for a cache that must not be used. The target does not exist, so pods cannot start with an empty folder.
 WITHDRAWN: Final = "withdrawn"
-# A namespace, and the name of a link or folder that the pods of this namespace may read.
+# A namespace, and the name of a link or folder that pods in this namespace may read.
 Entry = tuple[str, str]
 RETRIES: Final = BackOff(5.0, 300.0)
 MOVE_SECONDS: Final = 300.0
-# Lower bound for the validity of verdicts, because a node would otherwise look up signatures continuously.
+# Minimum validity of verdicts, in seconds. Otherwise, a node might look up signatures continuously.
 LEAST_VERDICT_SECONDS: Final = 300.0
 
 
@@ -34,9 +34,10 @@ class Stored:
     Attributes:
         files: number of files.
         size_bytes: size of the files.
-        labels: labels of its image.
-        satisfied: times in seconds since 1970 at which the cache satisfied policies, by `ImagePolicies.policies`.
-        mount_path: mount path in the group files.
+        labels: labels of the image.
+        satisfied: times at which the cache was found to satisfy policies, in seconds since 1970, by
+            `ImagePolicies.policies`.
+        mount_path: mount path that the group files contain.
     """
 
     files: int
@@ -46,42 +47,42 @@ class Stored:
     mount_path: str = ""
 
     def was_fetched(self, policies: str) -> bool:
-        """Return whether the cache was previously verified for the namespace and the image of these policies.
+        """Return whether the cache was previously verified for the namespace and image in `policies`.
 
-        If so, the credentials of the namespace gave access to the image.
+        If it was, the credentials of the namespace have allowed access to the image.
         """
         scope = _read_scope(policies)
         return any(_read_scope(each) == scope for each in self.satisfied)
 
 
 def _read_scope(policies: str) -> str:
-    """Return the namespace and the image in `ImagePolicies.policies`."""
+    """Return the part of `ImagePolicies.policies` that identifies the namespace and the image."""
     return policies.partition("/")[2]
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts from the manifest and configuration of an image; `packed_bytes` is the size of its layers."""
+    """Facts from the manifest and configuration of an image. `packed_bytes` is the compressed size of its layers."""
 
     labels: ImageLabels
     packed_bytes: int
 
     @property
     def size_bytes(self) -> int:
-        """Expected size on the disk, in bytes."""
+        """The expected size of the extracted files, in bytes."""
         return self.labels.size_bytes or self.packed_bytes
 
 
 @dataclass(frozen=True)
 class ImagePolicies:
-    """Result of selecting the signer policies for the image of a cache.
+    """Signer policies that apply to the image of a cache.
 
     Attributes:
-        policies: identity of the covering policies with their content, the namespace and the image, as in
-            `ExtractionRequest.policy_digest`; after a change, the image must be verified again.
-        refusal: reason why no digest of the image can be accepted; None if a digest can be accepted.
-        undecided: reason why the policies cannot be evaluated now; None if they can be evaluated.
-        verdict_seconds: validity of a verdict according to the policies.
+        policies: digest of the content of these policies, the namespace and the image, as in
+            `ExtractionRequest.policy_digest`. If it changes, the image must be verified again.
+        refusal: reason why all digests of the image are rejected; None if a digest can be accepted.
+        undecided: reason why the policies cannot currently be evaluated; None if they can be evaluated.
+        verdict_seconds: time for which a verdict is valid according to the policies, in seconds.
     """
 
     policies: str
@@ -92,15 +93,15 @@ class ImagePolicies:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Last failed attempt of the work on a digest.
+    """The last failed attempt to perform work on a cache.
 
     Attributes:
-        about: inputs of the work; work with different inputs starts without delay.
+        about: text that identifies the inputs of the work. Work with different inputs starts without delay.
         failures: number of consecutive failures.
-        reason: reason of the condition.
+        reason: reason for the condition in the report.
         message: message for users.
         retry_at: time of the next attempt on the agent's clock.
-        refused: whether the signatures were rejected; false for a temporary error.
+        refused: whether the signatures were rejected; False for a temporary error.
     """
 
     about: str
@@ -113,14 +114,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Disk:
-    """Disk of the store, and the space that must stay free.
+    """The disk of the store, and the space that must remain free.
 
     Attributes:
-        free_bytes: free space.
-        max_bytes: maximum total size of all caches; None for no limit.
-        min_free_bytes: space that must stay free.
+        free_bytes: free space on the disk.
+        max_bytes: maximum total size of all caches; None if it is limited only by the disk.
+        min_free_bytes: space that must remain free.
         total_bytes: size of the disk.
-        min_free_percent: percentage of the disk that must stay free; the larger of both amounts applies.
+        min_free_percent: percentage of the disk that must remain free. The larger of `min_free_bytes` and this
+            percentage applies.
     """
 
     free_bytes: int
@@ -131,7 +133,7 @@ class Disk:
 
     @property
     def reserve_bytes(self) -> int:
-        """Space that must stay free, in bytes."""
+        """The space that must remain free, in bytes."""
         return max(self.min_free_bytes, int(self.total_bytes * self.min_free_percent / 100))
 
 
@@ -140,26 +142,26 @@ class World:
     """Observed values on which a plan is based.
 
     Attributes:
-        now: seconds of a monotonic clock.
-        node: node of the agent.
-        today: seconds since 1970.
+        now: current time of a monotonic clock, in seconds.
+        node: the agent's node.
+        today: current time in seconds since 1970.
         desired_caches: desired states of all caches, by key.
-        unreadable: keys of caches with an invalid status, for which the agent changes nothing.
-        image_policies: policies for each image, by cache key; only caches with an image are included.
+        unreadable: keys of caches with an invalid status, whose files and links the agent does not change.
+        image_policies: policies for each image, by cache key. Only caches with an image are included.
         disk: disk of the store.
         pods: pods on the node that mount claims.
         stored: complete caches in the store, by folder name.
         broken: names of cache folders without a complete cache.
         links: target folder or WITHDRAWN, by link name.
-        entries: existing entries of namespaces.
-        uses: folders that the containers of a pod may use, by pod UID and cache key.
-        moving_since: times since which links wait to be moved, by cache key.
+        entries: existing namespace entries.
+        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
+        moving_since: time at which a link began to wait for its move, by cache key.
         image_facts: facts about images, by digest.
-        attempts: last failed attempts, by cache key.
-        pauses: pauses between fetches, by cache key.
-        busy: expected sizes in bytes of the work in progress, by cache key.
+        attempts: last failed attempt, by cache key.
+        pauses: pause between fetches, by cache key.
+        busy: caches with work in progress, with the expected size of the files in bytes, by cache key.
         slots: number of free slots for work.
-        changed: messages about folders with changed content, by folder.
+        changed: message for each folder with changed content.
     """
 
     now: float
@@ -184,21 +186,21 @@ class World:
     changed: Mapping[str, str] = field(default_factory=dict)
 
     def find_stored(self, desired: DesiredCache) -> Stored | None:
-        """Return the stored files of a cache; None if they are missing or were prepared for another mount path."""
+        """Return the stored files of a cache; None if they are missing or were extracted for a different mount path."""
         stored = self.stored.get(desired.folder)
-        # Without a mount path, the files contain the paths of their own folder.
+        # Without a mount path, the files contain the path of their own folder.
         return stored if stored is not None and desired.mount_path in {"", stored.mount_path} else None
 
     def is_satisfied(self, desired: DesiredCache) -> bool:
-        """Return whether the stored files satisfy the current policies according to a valid verdict."""
+        """Return whether a verdict that is still valid confirms that the stored files satisfy the current policies."""
         policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
         at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
-        # A time in the future results from an incorrect clock.
+        # A time in the future is the result of an incorrect clock.
         valid_seconds = max(policies_of_image.verdict_seconds, LEAST_VERDICT_SECONDS)
         return at is not None and 0 <= self.today - at < valid_seconds
 
     def find_image_facts(self, desired: DesiredCache) -> ImageFacts | None:
-        """Return the known facts about an image, from the store or from its registry; None if they are unknown."""
+        """Return the facts about an image, from the store or its registry; None if they are unknown."""
         stored = self.find_stored(desired)
         return (
             ImageFacts(stored.labels, stored.size_bytes) if stored is not None else self.image_facts.get(desired.digest)
@@ -219,10 +221,10 @@ def limit_size(disk: Disk, taken_bytes: int, promised_bytes: int, *, fetches: bo
     """Return the maximum size of a cache in bytes.
 
     Args:
-        disk: disk with its limits.
+        disk: disk of the store, with its limits.
         taken_bytes: size of the other caches.
-        promised_bytes: size of other caches that are being fetched.
-        fetches: whether the files must still be fetched, and therefore need free space.
+        promised_bytes: expected size of other caches that are being fetched.
+        fetches: whether the files must still be fetched, which requires free space.
     """
     most = Limits().total_bytes
     if disk.max_bytes is not None:

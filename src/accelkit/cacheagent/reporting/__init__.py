@@ -1,1 +1,1 @@
-"""Reports about the caches of the node, and their publication."""
+"""Creation and publication of reports about the caches on the node."""

@@ -1,6 +1,6 @@
-"""Size limit of reports: variables are dropped first, then pods, then long messages, and caches last.
+"""Reduction of reports to a size limit: variables are removed first, then pods, then long messages, then caches.
 
-The API server rejects objects larger than 1.5 MiB, and also stores the names of all fields that the agent owns.
+The API server rejects objects larger than 1.5 MiB. An object also contains the names of all fields that the agent owns.
 Therefore, only reports up to half of this size are safe.
 """
 
@@ -17,9 +17,9 @@ from accelkit.gkm.objects import CachePod, NodeCacheStatus, NodeStatus
 from accelkit.texts import shorten
 
 MAX_BYTES: Final = 700_000
-# More pods than a node usually runs.
+# Maximum number of pods per entry, which is more than a node usually runs.
 _MAX_PODS: Final = 250
-# The controller needs one pod to detect that a digest is in use.
+# The controller requires at least one pod to detect that a digest is in use.
 _LEAST_PODS: Final = 1
 # Size of the timestamps that are added when the report is written.
 _TIMES_BYTES: Final = 64
@@ -30,11 +30,11 @@ _MESSAGES: Final = (200, 40, 0)
 
 @dataclass(frozen=True)
 class Bounded:
-    """Report within the size limit.
+    """A report that does not exceed the size limit.
 
     Attributes:
         status: content of the report.
-        left_out: number of dropped caches.
+        left_out: number of removed caches.
     """
 
     status: NodeStatus
@@ -42,11 +42,11 @@ class Bounded:
 
 
 def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
-    """Return a report reduced to the size limit.
+    """Return a report that is reduced to the size limit.
 
-    Variables are dropped first, because a later report can contain them. Then pods are dropped, equally for each cache,
-    and a message states their number. Then messages are shortened. Finally, caches are dropped, in reverse order of
-    their names. The counts always include all caches and pods.
+    Variables are removed first, because a later report can contain them. Next, each cache is limited to the same number
+    of pods, and a message contains the number of removed pods. Next, messages are shortened. Finally, caches are
+    removed in reverse order of their names. The counts always include all caches and pods.
     """
     longest = max((len(entry.pods) for entry in _list_entries(status)), default=0)
     if longest <= _MAX_PODS and measure(status) <= most_bytes:
@@ -60,7 +60,7 @@ def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
 
 
 def measure(status: NodeStatus) -> int:
-    """Return the size of a report in bytes, including timestamps, which are added later."""
+    """Return the size of a report in bytes, including the timestamps that are added later."""
     times = sum(1 + len(entry.conditions) for entry in _list_entries(status))
     return len(msgspec.json.encode(status)) + _TIMES_BYTES * times
 
@@ -71,7 +71,7 @@ def _list_entries(status: NodeStatus) -> Iterator[NodeCacheStatus]:
 
 
 def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
-    """Return the maximum number of pods per entry."""
+    """Return the maximum number of pods per entry for which the report does not exceed the limit."""
     lists = [_measure_pods(entry.pods) for entry in _list_entries(status)]
     rest = most_bytes - measure(_leave_out_pods(status, 0))
     longest = max((len(each) for each in lists), default=1) - 1
@@ -86,7 +86,7 @@ def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
 
 
 def _measure_pods(pods: list[CachePod]) -> list[int]:
-    """Return the cumulative sizes of the pods: of no pods, of the first pod, of the first two pods, and so on."""
+    """Return the cumulative sizes of the pods, beginning with the size of an empty list."""
     sizes = [0]
     for pod in pods[:_MAX_PODS]:
         sizes.append((sizes[-1] or _LIST_BYTES) + len(msgspec.json.encode(pod)) + 1)
@@ -98,7 +98,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
         left_out = len(entry.pods) - most
         if left_out <= 0:
             return entry
-        # Entries of former digests have a single condition.
+        # Entries of previous digests have a single condition.
         kinds = {each.type for each in entry.conditions}
         type_ = ConditionType.READY if ConditionType.READY in kinds else ConditionType.OUTDATED
         text = f"pods that are not listed: {left_out}"
@@ -109,7 +109,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
 
 
 def _leave_out_variables(status: NodeStatus, most_bytes: int) -> NodeStatus:
-    """Drop the variables of as many caches as necessary; later reports contain them."""
+    """Remove the variables of as many caches as necessary. Later reports contain them."""
     over = measure(status) - most_bytes
 
     def cut(entry: NodeCacheStatus) -> NodeCacheStatus:
@@ -153,7 +153,7 @@ def _leave_out_caches(status: NodeStatus, most_bytes: int) -> Bounded:
     rest = most_bytes - measure(msgspec.structs.replace(status, caches={}))
     caches: dict[str, dict[str, NodeCacheStatus]] = {}
     for name, by_digest in sorted(status.caches.items()):
-        # The measured size includes the name of the field `caches`, which the report contains only once.
+        # The measured size includes the field name `caches`, which the report contains only once.
         rest -= measure(NodeStatus(caches={name: by_digest})) - empty
         if rest < 0:
             break

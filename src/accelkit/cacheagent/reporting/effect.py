@@ -1,4 +1,4 @@
-"""Effect of caches: whether workloads find their kernels, and which files they create instead."""
+"""Effectiveness of caches: whether workloads find their kernels, and which files they create if they do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_PODS: Final = 5
 
 
 class MissKind(StrEnum):
-    """Kind of a file that a workload created, according to its folder."""
+    """Kind of a file that a workload created, derived from its folder."""
 
     TRITON = "triton"
     VLLM = "vllm"
@@ -31,8 +31,8 @@ class MissedFiles:
     """Files that a pod created in its private copies after the copies were filled.
 
     Attributes:
-        files: number of files.
-        kinds: number of files by kind.
+        files: number of created files.
+        kinds: number of created files, by kind.
         new_folders: number of folders that the pod created in vLLM's cache, one for each missing key.
         bounded: whether the scan reached its limit.
     """
@@ -44,11 +44,11 @@ class MissedFiles:
 
     @property
     def known(self) -> bool:
-        """Whether the result is conclusive: an incomplete scan without new files does not prove cache hits."""
+        """Whether the result is conclusive. An incomplete scan without new files does not prove cache hits."""
         return bool(self.files) or not self.bounded
 
     def add(self, other: MissedFiles) -> MissedFiles:
-        """Return the sum of the results of two copies of one pod."""
+        """Return the combined results for two copies of one pod."""
         kinds = {kind: self.kinds.get(kind, 0) + other.kinds.get(kind, 0) for kind in MissKind}
         return MissedFiles(
             self.files + other.files,
@@ -61,12 +61,12 @@ class MissedFiles:
 def assign_missed(
     found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
-    """Return the files that pods created, by cache key and pod UID; pods without results are omitted.
+    """Return the files that pods created, by cache key and pod UID. Pods without conclusive results are omitted.
 
     Args:
-        found: files by pod UID and volume name of the copy.
-        desired_caches: desired states of caches, by key.
-        usage: pods by cache key.
+        found: created files, by pod UID and volume name of the copy.
+        desired_caches: desired state of each cache, by cache key.
+        usage: pods that use each cache, by cache key.
     """
     missed: dict[str, dict[str, MissedFiles]] = {}
     for key, own in usage.items():
@@ -85,12 +85,12 @@ def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
 
 
 def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
-    """Return the variables of pods that differ from the values at capture; None if the values at capture are unknown.
+    """Return the names of variables whose values in pods differ from the recorded values; None if these are unknown.
 
     Args:
         pods: pods that created a folder in vLLM's cache.
         desired: desired state of the cache.
-        recorded: variables at the capture of the cache.
+        recorded: variables that were recorded when the cache was created.
     """
     own = [
         variables
@@ -105,12 +105,12 @@ def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded:
 def describe_effect(
     measured: Sequence[tuple[str, MissedFiles]], unscanned: int = 0, differing: Sequence[str] | None = None
 ) -> Condition:
-    """Return the condition Effective of a digest, based on the files that pods created in private copies.
+    """Return the condition `Effective` for a digest, based on the files that pods created in private copies.
 
     Args:
-        measured: name and files of each pod with a scanned copy.
+        measured: name and created files of each pod with a scanned copy.
         unscanned: number of pods without a scanned copy.
-        differing: variables that differ in pods with misses; None if they are unknown.
+        differing: names of variables with different values in pods with misses; None if they are unknown.
     """
     kind = ConditionType.EFFECTIVE
     measured = [(name, each) for name, each in measured if each.known]
@@ -143,6 +143,6 @@ def _explain_key(differing: Sequence[str] | None) -> str:
     others = "the path of the model, an address of the pod, or the version of vLLM or of the driver"
     if differing:
         return f"probably because pods set {list_some(differing)} to different values than at capture"
-    # Values from ConfigMaps, Secrets and the image of the pod are unknown.
+    # Values from ConfigMaps, Secrets and container images are unknown.
     variable = "a VLLM_* variable" if differing is None else "a VLLM_* variable without a literal value in the pod"
     return f"possibly because of {variable}, {others}"

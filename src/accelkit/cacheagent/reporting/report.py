@@ -1,4 +1,4 @@
-"""Content of the node's reports about its caches: conditions, pods and sizes; no I/O."""
+"""Content of the node's reports about its caches: conditions, pods and sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NAMED_PODS: Final = 5
 def build_reports(
     world: World, plan: Plan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
-    """Return the reports of the node by namespace, without timestamps; ClusterGKMCaches have the empty namespace.
+    """Return the reports of the node by namespace, without timestamps. The namespace of ClusterGKMCaches is empty.
 
     Args:
         world: observed values on which the plan is based.
         plan: current plan.
-        missed: files that pods created, by cache key and pod UID; pods without results are omitted.
+        missed: files that pods created, by cache key and pod UID. Pods without results are omitted.
         node_name: name of the node.
         root: path of the store on the node.
     """
@@ -57,7 +57,7 @@ def _describe_former(
     entries = {}
     for folder, pods in usage.pods.items():
         digest = f"sha256:{folder.removeprefix('sha256-')[:64]}"
-        # The current digest can have a second folder for another mount path.
+        # The current digest can have a second folder for a different mount path.
         if digest == desired.digest:
             continue
         text = f"pods that may still use this digest ({len(pods)}): {_name(pods)}"
@@ -80,7 +80,7 @@ def _describe(
 ) -> NodeCacheStatus:
     desired, usage = progress.desired, plan.usage.get(progress.desired.key, Usage())
     current = usage.pods.get(desired.folder, ())
-    # A digest has a folder per mount path, and pods with a pinned claim may use any of these folders.
+    # A digest has one folder per mount path, and pods with a pinned claim may use any of these folders.
     former = len({pod.uid for folder, pods in usage.pods.items() if folder != desired.folder for pod in pods})
     stored = world.find_stored(desired)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
@@ -104,13 +104,13 @@ def _describe(
                 find_differing(otherwise, desired, recorded),
             ),
         ],
-        # The values are the same on all nodes, so a report omits them when the status of the cache contains them.
+        # The variables are the same on all nodes, so a report omits them if the status of the cache contains them.
         recorded_environment={} if desired.has_variables else bound_texts(recorded),
     )
 
 
 def _describe_elsewhere(world: World, progress: Progress) -> NodeCacheStatus:
-    """Return the entry of a cache with another delivery than `node`."""
+    """Return the report entry for a cache with a delivery other than `node`."""
     fit, misfit = _list_numbers(world.node, progress.verdicts)
     return NodeCacheStatus(compatible_gpus=fit, incompatible_gpus=misfit, conditions=[_judge_cards(world, progress)])
 
@@ -147,7 +147,7 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return the reasons why cards cannot load a cache, or why the verdict is unknown; omit other reasons."""
+    """Return only the reasons why cards cannot load a cache, or why the verdict is unknown."""
     text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)
@@ -183,7 +183,7 @@ def _describe_changed(world: World, desired: DesiredCache) -> list[Condition]:
 
 
 def _describe_attempt(world: World, attempt: Attempt) -> str:
-    # Omit the remaining seconds, which would change each report.
+    # Omit the remaining time, which would change each report.
     again = ", retry scheduled" if attempt.retry_at > world.now else ""
     return f"{attempt.message} (failure {attempt.failures}{again})"
 
@@ -196,10 +196,10 @@ def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
         text = f"pods that were starting when the digest changed: {', '.join(late)}" if late else ""
         return state(kind, Reason.READY, text, holds=True)
     if progress.refusal is not None:
-        kept = "; pods still get the former digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
+        kept = "; pods still get the previous digest" if linked not in {None, WITHDRAWN, desired.folder} else ""
         return state(kind, progress.refusal.reason, progress.refusal.message + kept, holds=False)
     if (waits := plan.waiting.get(key)) is not None:
-        text = f"pods still get the former digest, until these pods have started: {', '.join(waits[:_NAMED_PODS])}"
+        text = f"pods still get the previous digest, until these pods have started: {', '.join(waits[:_NAMED_PODS])}"
         return state(kind, Reason.PENDING, text, holds=False)
     if linked == desired.folder:
         # Files that pods already use remain available while they cannot be verified again.
@@ -209,7 +209,7 @@ def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
 
 
 def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
-    """Return the reason why pods do not get a cache, although it is not refused."""
+    """Return the reason why pods cannot use a cache although it is not rejected."""
     if progress.step is Step.NOTHING:
         return _find_undecided(world, progress)
     extracted = _describe_extracted(world, plan, progress)
@@ -230,7 +230,7 @@ def _explain_unconfirmed(world: World, progress: Progress) -> str:
 
 
 def _find_undecided(world: World, progress: Progress) -> Refusal:
-    """Return the reason why no decision about the cache is possible yet."""
+    """Return the reason why there is no verdict on the cache yet."""
     undecided = world.image_policies[progress.desired.key].undecided
     return undecided or Refusal(Reason.PENDING, "the controller has no current verdict on the cache")
 
@@ -238,7 +238,7 @@ def _find_undecided(world: World, progress: Progress) -> Refusal:
 def _describe_outdated(count: int) -> Condition:
     if not count:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "", holds=False)
-    text = f"pods that may use a former digest: {count}"
+    text = f"pods that may use a previous digest: {count}"
     return state(ConditionType.OUTDATED, Reason.OUTDATED, text, holds=True)
 
 

@@ -1,4 +1,4 @@
-"""Writer of the node's reports: a GKMCacheNode per namespace, and the ClusterGKMCacheNode."""
+"""Writer of the node's reports: one GKMCacheNode per namespace, and the ClusterGKMCacheNode."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# One request covers all changes within this time. The cost of a write grows with the number of caches in the namespace,
-# so the writer pauses for a multiple of the time that it needed.
+# One request contains all changes within this time. The cost of a write grows with the number of caches in the
+# namespace, so the writer pauses for a multiple of the time that the write took.
 _GATHER_SECONDS: Final = 0.05
 _LONGEST_LABEL: Final = 63
 _REST: Final = 3.0
@@ -56,7 +56,7 @@ class ReportWriter:
     Args:
         api: open client.
         node: name of this node.
-        known: reports on the API server by namespace, updated by the watches and by the responses to writes.
+        known: latest known reports from the API server, by namespace. Watches and responses to writes update them.
         on_failure: callback after a failed write.
     """
 
@@ -71,13 +71,14 @@ class ReportWriter:
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
     def offer(self, desired: Mapping[str, NodeStatus], node_uid: str) -> None:
-        """Set the desired reports by namespace; the reports in other namespaces are deleted."""
+        """Set the desired reports by namespace. Reports in other namespaces are deleted."""
         self._desired, self._node_uid = desired, node_uid
         self._wake.set()
 
     async def run(self) -> None:
         """Write reports until cancelled, with retries after failures."""
-        # By namespace, because a failure in one namespace, for example during its deletion, must not delay others.
+        # Each namespace is handled separately, because a failure in one namespace, for example during its deletion,
+        # must not delay other namespaces.
         failing: dict[str, _Failing] = {}
         took = 0.0
         while True:
@@ -142,7 +143,7 @@ class ReportWriter:
         if len(self._node) <= _LONGEST_LABEL:
             metadata["labels"] = {HOSTNAME_LABEL: self._node}
         if self._node_uid:
-            # Kubernetes deletes the report with the node, when no agent is running.
+            # If no agent is running, Kubernetes deletes the report with the node.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
             metadata["ownerReferences"] = [owner]
         if namespace:

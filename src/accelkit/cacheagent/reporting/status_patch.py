@@ -1,4 +1,4 @@
-"""Patch of a report: the differences from the report on the API server, with timestamps; no I/O."""
+"""Patch of a report, which contains the differences from the report on the API server, with timestamps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.gkm.objects import NodeCacheStatus, NodeStatus
 
 
 def build_status_patch(known: NodeStatus | None, desired: NodeStatus, now: str) -> dict[str, Any] | None:
-    """Return a merge patch of the status; None if nothing changed.
+    """Return a merge patch for the status; None if there are no changes.
 
     Args:
         known: report on the API server; None if it does not exist.
@@ -43,7 +43,7 @@ def _date(former: NodeCacheStatus | None, present: NodeCacheStatus, now: str) ->
 
 
 def _diff(before: Any, after: Any) -> Any:
-    """Return the merge patch that turns `before` into `after`; lists are replaced as a whole."""
+    """Return the merge patch that converts `before` to `after`. Lists are replaced as a whole."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return after
     patch: dict[str, Any] = {key: None for key in before if key not in after}

@@ -1,1 +1,1 @@
-"""Scan of private copies for files that pods created, which runs in a separate container."""
+"""Scan of private copies for files that pods created. The scan runs in a separate container."""

@@ -45,10 +45,10 @@ _RIGHTS: Final = "run the scan as root with CAP_DAC_READ_SEARCH, and with an SEL
     help="Folder of the kubelet that contains the volumes of pods.",
 )
 def cache_scan(folder: Path, pods_folder: Path) -> None:
-    """Scan the private copies of caches repeatedly, and report the files that pods created to the cache agent.
+    """Repeatedly scan the private copies of caches, and report the files that pods created to the cache agent.
 
-    The scan runs in a separate container next to the agent, because it must read the folders of pods. The container has
-    no API token and no network access.
+    The scan runs in a separate container of the agent's pod, because it must read the folders of pods. The container
+    has no API token and no network access.
     """
     set_up_service_log("accelkit-cache-scan", None)
     if not folder.is_dir():
@@ -78,7 +78,7 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
 
 
 class _ScanLog:
-    """Logger of the number of scanned copies, which distinguishes "no misses" from "no copies"."""
+    """Logger of the number of scanned copies, so that administrators can distinguish "no misses" from "no copies"."""
 
     def __init__(self) -> None:
         self._logged: tuple[int, int, int] | None = None

@@ -1,4 +1,4 @@
-"""File with the scan results, which is replaced atomically and read as untrusted input."""
+"""File with the scan results, which is replaced atomically and parsed as untrusted input."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CopyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bounded: bool = False
 
     def convert(self) -> MissedFiles:
-        """Return the counts in the type that the agent uses."""
+        """Return the counts as `MissedFiles`, which the agent uses."""
         kinds = {MissKind.TRITON: self.triton, MissKind.VLLM: self.vllm, MissKind.OTHER: self.other}
         return MissedFiles(
             self.triton + self.vllm + self.other,
@@ -73,7 +73,7 @@ def write_document(
         folder: folder that is shared with the agent.
         copies: at most `MAX_COPIES` reports.
         left_out: number of copies that were not scanned.
-        clock: function that returns the seconds since the start of the machine, equal in all containers.
+        clock: function that returns the seconds since the machine was started, which are the same in all containers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -84,11 +84,11 @@ def write_document(
 
 
 def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
-    """Return the files that pods created, by pod UID and volume; empty if the results are old, truncated or invalid.
+    """Return the files that pods created, by pod UID and volume; empty if the results are outdated or invalid.
 
     Args:
         folder: folder that is shared with the scan.
-        clock: same clock as in the scan.
+        clock: the same clock as in the scan.
     """
     try:
         content = _read_file(folder / _FILE)

@@ -1,7 +1,8 @@
-"""Walk through the private copies of pods, which contain untrusted files, to count the files that pods created.
+"""Walk through the private copies of pods that counts the files that pods created. The files are untrusted.
 
-Each folder is opened relative to its parent, not by path, so that no symbolic link is followed, even if a pod creates
-it during the walk. No file is opened. Names, depths and numbers are limited, and the results contain no names of files.
+Each folder is opened relative to its parent folder instead of by its full path. Therefore, symbolic links are not
+followed, even if a pod creates them during the walk. Files are not opened. The length of names, the depth and the
+number of entries are limited, and the results do not contain file names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from accelkit.kernelcache.extraction.private_copy import MARKER
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
 _VOLUMES: Final = ("volumes", "kubernetes.io~empty-dir")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Volume names that the API server accepts, and UIDs in the formats of the API server and the kubelet.
+# Patterns for volume names that the API server accepts, and for UIDs in the formats of the API server and the kubelet.
 _COPY: Final = re.compile(re.escape(VOLUME_PREFIX) + r"[a-z0-9-]{1,63}", re.ASCII)
 _UID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{23,27}", re.ASCII)
 _MAX_COPIES_PER_POD: Final = 32
@@ -33,7 +34,7 @@ _MAX_ALL_ENTRIES: Final = 1_000_000
 # Minimum number of entries that are scanned in each copy, regardless of the size of other copies.
 _LEAST_ENTRIES: Final = 1000
 _MAX_KEYS: Final = 1000
-# Folder names of Triton: a digest in base32, or in base64 since newer releases.
+# Triton's folder names: a digest in base32 or base64, depending on the release.
 _TRITON: Final = re.compile(r"[A-Z2-7]{52}|[A-Za-z0-9_-]{43}", re.ASCII)
 _VLLM: Final = "torch_compile_cache"
 _AOT: Final = "torch_aot_compile"
@@ -41,7 +42,8 @@ _AOT: Final = "torch_aot_compile"
 _PASSING: Final = re.compile(r".*\.lock|tmp\..*|\..*\.tmp|.*\.pyc", re.ASCII | re.DOTALL)
 
 
-# Ignored errors: pods may end during the walk, and entries of other types do not belong to the kubelet.
+# Errors that are ignored because pods may terminate during the walk and because the kubelet does not create entries of
+# other types.
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
 
 
@@ -51,10 +53,10 @@ class Scan:
 
     Attributes:
         reports: reports of the filled copies.
-        left_out: number of copies over the limit, which were not scanned.
-        unfilled: number of copies without a marker, which are being filled, or whose pod deleted the marker.
+        left_out: number of copies that were not scanned because of the limit.
+        unfilled: number of copies without a marker, because the copy is incomplete or the pod deleted the marker.
         closed: number of folders that cannot be read.
-        error: first error of a folder that cannot be read, without names of files.
+        error: first error for a folder that cannot be read, without file names.
     """
 
     reports: list[CopyReport] = field(default_factory=list)
@@ -64,7 +66,7 @@ class Scan:
     error: str = ""
 
     def note_closed(self, error: OSError) -> None:
-        """Count a folder that exists but cannot be read."""
+        """Record a folder that exists but cannot be read."""
         if error.errno not in _ABSENT:
             self.closed += 1
             self.error = self.error or os.strerror(error.errno or 0)
@@ -86,13 +88,13 @@ class _Budget:
 
 @dataclass
 class _Count:
-    """Counts of one copy; files of the workload are newer than the marker."""
+    """Counts for one copy. Files that the workload created are newer than the marker."""
 
     marker: os.stat_result
     triton: int = 0
     vllm: int = 0
     other: int = 0
-    # Folders in vLLM's cache, and whether the workload created all files in the folder.
+    # For each folder in vLLM's cache, whether the workload created all files in the folder.
     keys: dict[str, bool] = field(default_factory=dict)
     bounded: bool = False
 
@@ -114,7 +116,7 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> Scan:
     """Return the scan results of all private copies.
 
     Args:
-        pods_folder: folder of the kubelet that contains the volumes of pods.
+        pods_folder: the kubelet's folder that contains the volumes of pods.
 
     Raises:
         OSError: the kubelet's folder cannot be read.
@@ -155,7 +157,7 @@ def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
 
 @contextmanager
 def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
-    """Open nested folders without following links; yield None if a folder is missing or has another type."""
+    """Open nested folders without following links; yield None if a folder is missing or an entry has another type."""
     opened: list[int] = []
     try:
         for part in parts:
@@ -229,13 +231,13 @@ def _walk(folder: int, parts: tuple[str, ...], budget: _Budget, count: _Count, s
 
 
 def _is_made_after(found: os.stat_result, marker: os.stat_result) -> bool:
-    # Both times must be newer, because the files of a cache may have an mtime in the future, and `chown -R` in a pod
+    # Both times must be newer than the marker. The mtime of a copied file may be in the future, and `chown -R` in a pod
     # changes the ctime of all files.
     return found.st_mtime_ns > marker.st_mtime_ns and found.st_ctime_ns >= marker.st_ctime_ns
 
 
 def _find_key(parts: tuple[str, ...]) -> str:
-    """Return the folder in vLLM's cache that has a key as its name; empty if the path contains no such folder."""
+    """Return the folder in vLLM's cache whose name is a key; empty if the path contains no such folder."""
     if _VLLM not in parts:
         return ""
     below = parts[parts.index(_VLLM) + 1 :]

@@ -1,1 +1,1 @@
-"""Decisions about the claims, conditions and former digests of a cache, without I/O."""
+"""Decisions about the claims, conditions and previous digests of a cache, without I/O."""

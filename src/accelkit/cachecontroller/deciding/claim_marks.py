@@ -1,4 +1,7 @@
-"""Patches that restore the labels of claims and make Kubernetes process claims without a volume; no I/O."""
+"""Patches that restore the labels of claims and make Kubernetes process claims without a volume.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_VOLUME_ANNOTATION
 
-# Intervals for touching a claim without a volume: maximum age of the claim, and interval, in seconds.
+# Intervals at which a claim without a volume is touched. Each pair contains the maximum age of the claim and the
+# interval, in seconds.
 _TOUCHES: Final = ((30.0, 2.0), (330.0, 20.0), (float("inf"), 300.0))
 # Age after which the status reports that the claim has no volume.
 _OVERDUE_SECONDS: Final = 60.0
@@ -22,8 +26,8 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
     """Return the patch that restores accelkit's labels on a claim, and sets the annotation `touch`."""
     labels, annotations = names.build_labels(cache.key, digest), annotate(cache, digest)
     if touch and claim.status.get("phase") != "Bound":
-        # The value is arbitrary. Kubernetes processes a changed claim immediately, but a waiting claim only every
-        # 15 seconds, even after a conflict between its own writes.
+        # The value is arbitrary. Kubernetes processes a changed claim immediately, but retries a waiting claim only
+        # every 15 seconds, even after a conflict between its own writes.
         annotations[CACHE_VOLUME_ANNOTATION] = touch
     have = claim.metadata
     metadata: dict[str, Any] = {"labels": labels, "annotations": annotations}
@@ -36,7 +40,7 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
 
 
 def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, float]:
-    """Return how many times a claim of this age has been touched, and the interval until the next touch in seconds."""
+    """Return how many times a claim of this age has been touched, and the current interval in seconds."""
     left, count = _measure_age(claim, cluster), 0
     began = 0.0
     for until, pause in _TOUCHES:
@@ -49,7 +53,7 @@ def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, floa
 
 
 def is_overdue(claim: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim has waited too long for its volume, so that the status reports it."""
+    """Return whether a claim has waited so long for its volume that the status must report it."""
     return _measure_age(claim, cluster) > _OVERDUE_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Former digests that pods still use, which therefore remain in the status and on the nodes."""
+"""Previous digests that pods still use, and that are therefore kept in the status and on the nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRACE_SECONDS: Final = 60.0
 
 
 class FormerDigests:
-    """Record of the time at which each former digest became unused; a restart of the controller resets it."""
+    """Record of the time at which each previous digest became unused. A restart of the controller resets the record."""
 
     def __init__(self) -> None:
         self._unused: dict[str, dict[str, float]] = {}
@@ -26,13 +26,13 @@ class FormerDigests:
     def select(
         self, cache: Cache, cluster: ClusterView, now: float, modes: Iterable[DeliveryMode]
     ) -> tuple[list[str], float]:
-        """Return the former digests to keep, and the seconds until the next pass; 0 if no pass is needed.
+        """Return the previous digests to keep, and the seconds until the next pass; 0 if no pass is needed.
 
         Args:
-            cache: cache with all former digests in its status.
+            cache: cache whose status contains all previous digests.
             cluster: source of pods and node reports.
             now: seconds of a monotonic clock.
-            modes: all delivery modes, because pods keep the files of a former delivery.
+            modes: all delivery modes, because pods continue to use the files of a previous delivery mode.
         """
         reported = {
             digest

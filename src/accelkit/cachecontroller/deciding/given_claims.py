@@ -1,7 +1,9 @@
-"""Claims in workload namespaces, found through their bound volumes; no I/O.
+"""Claims in workload namespaces, found through their bound volumes.
 
-A user with edit permission for a namespace can write any value into its claims, but tenants cannot write volumes.
+A user with edit permission for a namespace can set any value in its claims, but tenants cannot write volumes.
 Therefore, this module does not use the content of claims.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[Delive
         if not uid or volume.status.get("phase") in _UNBOUND_PHASES or fills_elsewhere(claim.namespace, volume):
             continue
         present = cluster.find(claim)
-        # The watch omits a claim without its labels. If the UID differs, another claim has the name.
+        # The watch does not report a claim without its labels. If the UID differs, another claim has this name.
         taken = present is not None and present.metadata.uid != uid
         if not taken and any(mode.owns(cache, name, volume) for mode in ways):
             found.add(claim)
@@ -40,7 +42,7 @@ def list_given_claims(cache: Cache, cluster: ClusterView, modes: Iterable[Delive
 
 
 def list_pods_of(claims: Iterable[ObjectName], cluster: ClusterView, *, writing: bool = False) -> list[ClaimPod]:
-    """Return the pods that mount the claims; with `writing`, only the pods that can write to them."""
+    """Return the pods that mount the claims; if `writing` is set, only the pods that can write to the claims."""
     by_namespace: dict[str, set[str]] = {}
     for claim in claims:
         by_namespace.setdefault(claim.namespace, set()).add(claim.name)

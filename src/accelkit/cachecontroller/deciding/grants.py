@@ -1,7 +1,9 @@
-"""Grants of a plan: the changes that allow pods to mount a claim; no I/O.
+"""Grants of a plan, which are the changes that allow pods to mount a claim.
 
 Pods can mount a claim when a volume contains its UID. Therefore, three kinds of changes are grants: creating the claim,
 creating its volume, and setting the `claimRef` of an existing volume.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations

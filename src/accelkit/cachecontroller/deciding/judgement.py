@@ -1,8 +1,10 @@
-"""Decision about the digest that pods get, from facts about the image and the policies; no I/O.
+"""Decision about the digest that pods get, based on facts about the image and the policies.
 
-A verdict applies to one question: an image and its policies. A retryable failure is not a verdict, so pods continue to
-get a digest that the same policies accepted. If the digest that pods get is refused, it is withdrawn. If the tag has
-moved to a digest that is refused, pods continue to get the former digest.
+A verdict applies to one question, which consists of an image and its policies. A retryable failure is not a verdict, so
+pods continue to get a digest that the same policies accepted. If the current digest is refused, it is withdrawn. If the
+tag has moved to a digest that is refused, pods continue to get the previous digest.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _MAX_PATH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question to judge; a result for another question is ignored.
+    """Question to evaluate. A result for a different question is ignored.
 
     Attributes:
         image: image in the spec of the cache.
@@ -54,7 +56,7 @@ class Refused:
     Attributes:
         reason: reason of the condition.
         message: message for users.
-        retryable: whether the judgement itself failed, so that a verified digest remains in use.
+        retryable: whether the evaluation itself failed, so that a verified digest remains in use.
     """
 
     reason: str
@@ -64,10 +66,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of judging an image.
+    """Result of the evaluation of an image.
 
     Attributes:
-        question: question that was judged.
+        question: question that was evaluated.
         at: time of the result, in seconds since 1970.
         digest: digest of the image; empty if it is unknown.
         refused: reason why the image is refused; None if the digest is verified.
@@ -92,11 +94,11 @@ class Decision:
     """Decision about the digest and the objects of a cache.
 
     Attributes:
-        status: former status with the new digest, image, verification, mount path, size and former digests.
+        status: previous status, updated with the new digest, image, verification, mount path, size and previous digests.
         conditions: conditions Resolved and Verified.
         serves: whether the controller creates and maintains claims.
         withdrawn: whether the controller deletes unused objects.
-        judge_at: time of the next judgement of the image, in seconds since 1970; None for no judgement.
+        judge_at: time of the next evaluation of the image, in seconds since 1970; None if no evaluation is needed.
     """
 
     status: CacheStatus
@@ -127,9 +129,9 @@ def decide(
     """Return the decision about a cache.
 
     Args:
-        cache: cache with its former status.
-        question: question to judge, or the reason why the image is not judged.
-        judgement: last result; None before the first result after the start of the controller.
+        cache: cache with its previous status.
+        question: question to evaluate, or the reason why the image is not evaluated.
+        judgement: last result; None if there is no result since the start of the controller.
         now: seconds since 1970.
         again_seconds: interval between verifications of an unchanged image.
     """
@@ -164,7 +166,7 @@ def decide(
 def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
-    # The random factor spreads the judgements of many images in one registry.
+    # The random factor distributes the evaluations of many images in one registry over time.
     return min(again_seconds, _BACK_OFF.compute(judgement.attempts)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
@@ -182,7 +184,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
     mounts = list_mounts(labels, mount_path) if labels is not None else ()
     recorded = write_texts(labels.variables) if labels is not None else {}
     if not recorded and former.resolved_digest == judgement.digest:
-        # Nodes read these values from the files, and report them only once.
+        # Nodes read these values from the files, and report these values only once.
         recorded = former.recorded_environment
     status = msgspec.structs.replace(
         former,
@@ -204,7 +206,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
 
 
 def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) -> Decision:
-    """Continue to serve the digest that the same policies have accepted."""
+    """Continue to serve the digest that the same policies have already accepted."""
     status, signatures = cache.status, cache.status.verification.signatures if cache.status.verification else []
     resolved = _build_resolved(status.resolved_digest)
     if judgement is not None and (refused := judgement.refused) is not None:
@@ -216,7 +218,7 @@ def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) ->
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:
-    """Keep all existing objects and create no new objects, because the verification result is unknown."""
+    """Keep all existing objects but do not create new ones, because the verification result is unknown."""
     conditions = (
         state(ConditionType.RESOLVED, refused.reason, refused.message, holds=False),
         state(ConditionType.VERIFIED, refused.reason, refused.message, holds=None),

@@ -1,9 +1,11 @@
-"""Delivery `node`: claims for folders that the cache agent of each node fills; no I/O.
+"""Delivery `node`, which creates claims for folders that the cache agent of each node fills.
 
-A volume has the path of an entry of its namespace, which is the same on all nodes, and no node affinity, so one claim
-serves all nodes. Because the volume has the type `Directory`, a pod waits on a node without the files. Only the
-controller can write the volumes, which are cluster-scoped. Users can write claims, so the immutable volume name
-identifies the cache of a claim, not the labels.
+The path of a volume is an entry of its namespace, which is the same on all nodes. The volume does not have node
+affinity, so one claim serves all nodes. Because the volume has the type `Directory`, a pod on a node without the files
+waits. Only the controller can write the cluster-scoped volumes. Users can write claims, so the cache of a claim is
+identified by the immutable volume name instead of the labels.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ _UNKNOWN_PHASES: Final = frozenset({None, "", "Pending"})
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A claim and its volume.
+    """Claim and its volume.
 
     Attributes:
         claim: name of the claim.
         volume: name of the volume.
         path: path of a new volume.
-        former_path: path of a volume that an earlier release created; the agents keep it valid.
-        digest: digest of the files; empty if the path is the entry that follows the cache.
+        former_path: path that an earlier release used for the volume; the agents keep this path valid.
+        digest: digest of the files; empty if the path is the entry for the current digest of the cache.
     """
 
     claim: ObjectName
@@ -61,7 +63,7 @@ class NodeClaims:
     watches: tuple[Watch, ...] = ()
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the changes for missing, incorrect and excess claims and volumes, and the state of each namespace."""
+        """Return the changes for missing, incorrect and extra claims and volumes, and the state of each namespace."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         deletions: list[Deletion] = []
@@ -79,7 +81,8 @@ class NodeClaims:
                 found = _describe(cache, pair, cluster)
                 former = states.setdefault(pair.claim.namespace, found)
                 if former.conditions[0].status == "True":
-                    # The webhook makes pods mount the pinned claim, so its conditions apply to the namespace.
+                    # The webhook makes pods mount the pinned claim, so the conditions of the pinned claim apply to the
+                    # namespace.
                     states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
         waits = any(cluster.find_refusal(each) is not None for each in (*kept, *(pair.claim for pair in taken)))
         deletions += self._list_excess(cache, cluster, kept)
@@ -96,7 +99,7 @@ class NodeClaims:
         """Return whether this mode created a volume or claim for a cache."""
         if name.kind == VOLUMES:
             annotations = observed.metadata.annotations or {}
-            # Volumes of other delivery modes can also have a hostPath, if their provisioner uses it.
+            # Volumes of other delivery modes can also have a hostPath, if their provisioner uses this volume type.
             ours = name.name.startswith(names.VOLUME_PREFIX)
             return ours and annotations.get(CACHE_KEY_ANNOTATION) == cache.key and "hostPath" in observed.spec
         digest = _find_digest(cache, name, observed)
@@ -105,7 +108,7 @@ class NodeClaims:
         return bool(observed.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a pinned claim, by digest; nodes report the digests of other pods."""
+        """Return the pods that mount a pinned claim, by digest; node reports contain the digests of other pods."""
         found = {}
         for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
             claim = names.name_pinned_claim(cache.key, digest)
@@ -115,8 +118,8 @@ class NodeClaims:
     def _leave_taken(self, cache: Cache, pairs: list[_Pair], cluster: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
         """Return the pairs to create, and the pairs whose claim names are taken.
 
-        No pair is created in the namespace of a taken name, because admission policies allow writes for the whole
-        namespace.
+        If a name is taken, no pair is created in the namespace, because admission policies then allow writes in the
+        whole namespace.
         """
         taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, cluster)]
         places = {pair.claim.namespace for pair in taken}
@@ -155,7 +158,8 @@ class NodeClaims:
             if cluster.find_refusal(pair.volume) is None:
                 create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
         elif read_bound_claim(volume)[1] != uid:
-            # A user deleted the former claim, so the volume remains Released until its claimRef names the new claim.
+            # A user deleted the previous claim, so the volume remains Released until its claimRef refers to the new
+            # claim.
             body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, body, volume.metadata.uid))
         known = volume is not None and volume.status.get("phase") not in _UNKNOWN_PHASES
@@ -177,7 +181,7 @@ class NodeClaims:
         )
         uids = {name: observed.metadata.uid for name, observed in claims.items()}
         for volume in volumes.values():
-            # A claim without its labels is found through the volume that is bound to it.
+            # A claim that lacks its labels is found through the volume that is bound to it.
             bound, uid = read_bound_claim(volume)
             if uid and not volume.metadata.deletion_timestamp and bound not in kept:
                 uids.setdefault(bound, uid)
@@ -198,7 +202,7 @@ def _list_pairs(cache: Cache, cluster: ClusterView) -> list[_Pair]:
             path = names.build_volume_path(key, namespace, digest, status.mount_path)
             former_path = names.build_cache_path(digest, status.mount_path)
             if digest != status.resolved_digest:
-                # Pods that use a former digest keep their files, even with a different mount path.
+                # Pods that use a previous digest keep their files, even with a different mount path.
                 volume = cluster.find(ObjectName(VOLUMES, names.name_volume(key, namespace, digest)))
                 if volume is None:
                     continue
@@ -250,7 +254,7 @@ def _judge_claim(cache: Cache, pair: _Pair, claim: ObservedObject, cluster: Clus
 
 
 def _find_digest(cache: Cache, name: ObjectName, observed: ObservedObject) -> str | None:
-    """Return the digest in the name of a pinned claim; empty for the claim that follows the cache."""
+    """Return the digest of a pinned claim; empty for the claim of the current digest."""
     if name.name == names.name_claim(cache.key):
         return ""
     stated = (observed.metadata.annotations or {}).get(CACHE_DIGEST_ANNOTATION, "")
@@ -266,17 +270,17 @@ def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
 
 
 def _may_go(cache: Cache, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim or volume may be deleted now; a protected claim is kept while pods mount it.
+    """Return whether a claim or volume may be deleted now. A protected claim is kept while pods mount it.
 
-    Admission policies protect the claims in namespaces that a cache names. In other namespaces, the claim is deleted
-    immediately, so that new pods cannot mount it; running pods keep it.
+    Admission policies protect the claims in the workload namespaces of a cache. In other namespaces, the claim is
+    deleted immediately, so that new pods cannot mount it; running pods can still use it.
     """
     claim = name
     if name.kind == VOLUMES:
         claim, uid = read_bound_claim(observed)
         if not uid:
             return True
-    # The placeholder of a deleted cache has no UID.
+    # The placeholder of a deleted cache does not have a UID.
     if not cache.metadata.uid or claim.namespace not in cache.namespaces:
         return True
     return not any(claim.name in pod.claims for pod in cluster.list_pods(claim.namespace))

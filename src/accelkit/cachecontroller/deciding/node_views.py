@@ -1,4 +1,7 @@
-"""Reports of nodes about a cache, and their summaries; no I/O."""
+"""Node reports about a cache, and summaries of these reports.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from accelkit.texts import list_some
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """Report of one node about a cache.
+    """Report from one node about a cache.
 
     Attributes:
         node: name of the node.
-        current: entry of the digest that pods get; None if the report has no such entry.
-        former: entries of former digests.
+        current: entry for the digest that pods get; None if the report does not contain this entry.
+        former: entries for previous digests.
         host: value of the node's label kubernetes.io/hostname.
     """
 
@@ -34,7 +37,7 @@ class NodeView:
 
     @property
     def failure(self) -> Condition | None:
-        """Condition that states why pods may not use the cache; None if the node is still working on it."""
+        """Condition with the reason why pods may not use the cache; None if the node is still preparing the cache."""
         if self.current is None or self.ready:
             return None
         found = (
@@ -49,7 +52,7 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
     Args:
         cache: cache to report.
         digest: digest that pods get.
-        reports: node reports, possibly of deleted nodes.
+        reports: node reports, possibly from deleted nodes.
         nodes: existing nodes, with the values of their label kubernetes.io/hostname.
     """
     views = []
@@ -63,11 +66,11 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
 
 
 def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
-    """Return the hostname labels of the preferred nodes for pods of a cache.
+    """Return the hostname labels of the nodes that are preferred for pods of a cache.
 
     Args:
         views: reports about the cache.
-        by_node: whether nodes store the files; otherwise, return the nodes with compatible cards.
+        by_node: whether nodes store the files. If not, the nodes with compatible cards are returned.
     """
     kind = ConditionType.READY if by_node else ConditionType.COMPATIBLE
     return [view.host for view in views if view.current is not None and holds(view.current.conditions, kind)]
@@ -94,17 +97,17 @@ def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
 
 
 def find_variables(views: Iterable[NodeView]) -> dict[str, str]:
-    """Return the variables under which a cache was captured, from the first node that reports them."""
+    """Return the environment variables at the capture of a cache, from the first node that reports the variables."""
     recorded = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
     return next(filter(None, recorded), {})
 
 
 def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
-    """Return Compatible, Extracted, Outdated and Effective, summarized over nodes."""
+    """Return the conditions Compatible, Extracted, Outdated and Effective, summarized over nodes."""
     current = [view for view in views if view.current is not None]
     outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
     pods = sum(len(entry.pods) for view in views for entry in view.former)
-    text = f"pods with a former digest: {pods}, on {list_some(outdated)}" if pods else "no pod uses a former digest"
+    text = f"pods with a previous digest: {pods}, on {list_some(outdated)}" if pods else "no pod uses a previous digest"
     return [
         summarize_compatible(current),
         _summarize_extracted(current),
@@ -114,7 +117,7 @@ def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
 
 
 def summarize_compatible(views: Sequence[NodeView]) -> Condition:
-    """Return Compatible, summarized over nodes."""
+    """Return the condition Compatible, summarized over nodes."""
     found = {view.node: _find(view, ConditionType.COMPATIBLE) for view in views}
     yes = [node for node, each in found.items() if each is not None and each.status == "True"]
     no = {node: each for node, each in found.items() if each is not None and each.status == "False"}

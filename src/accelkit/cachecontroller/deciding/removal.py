@@ -1,4 +1,7 @@
-"""Deletion of a cache, which waits until no pod mounts its claims and the claims no longer exist; no I/O."""
+"""Deletion of a cache, which waits until no pod mounts the cache's claims and the claims no longer exist.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ def find_leaving(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMod
 
 
 def describe_removal(cache: Cache, users: Sequence[ClaimPod]) -> CacheStatus:
-    """Return the status of a cache whose deletion waits for pods, with digest and claims unchanged."""
+    """Return the status of a cache whose deletion waits for pods; the digest and the claims are unchanged."""
     return _replace_ready(cache, Reason.IN_USE, f"deletion waits for pods that mount the cache: {name_pods(users)}")
 
 
 def describe_leaving(cache: Cache, claims: Iterable[ObjectName]) -> CacheStatus:
-    """Return the status of a cache whose deletion waits for claims, with digest and claims unchanged."""
+    """Return the status of a cache whose deletion waits for claims; the digest and the claims are unchanged."""
     names = list_some(f"{claim.namespace}/{claim.name}" for claim in claims)
     text = f"deletion waits for claims that are being deleted: {names}"
     return _replace_ready(cache, Reason.DELETING, text)

@@ -1,4 +1,7 @@
-"""Status of a cache, summarized from its nodes, namespaces and pods; no I/O."""
+"""Status of a cache, summarized over nodes, namespaces and pods.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _NOT_MEASURED: Final = "cache hits are measured only with delivery node"
 
 
 def choose_delivery(cache: Cache) -> Delivery:
-    """Return the delivery of a cache; choose a delivery if the spec contains Auto."""
+    """Return the delivery of a cache; choose the delivery if the spec contains Auto."""
     spec = cache.spec
     if spec.delivery is not Delivery.AUTO:
         return spec.delivery
@@ -49,7 +52,7 @@ def judge_ready(
     Args:
         cache: cache with its namespaces.
         delivery: delivery of the cache.
-        views: reports of nodes.
+        views: node reports.
         states: states by namespace.
         existing: names of the existing namespaces.
     """
@@ -100,15 +103,15 @@ def assemble_status(
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
-    """Return the complete status of a cache; its conditions have no timestamps.
+    """Return the complete status of a cache; its conditions do not have timestamps yet.
 
     Args:
-        cache: cache with the decided values in its status, including `delivery`.
+        cache: cache whose status contains the decisions of this pass, including `delivery`.
         decision: decision of this pass.
         states: states by namespace from the delivery mode.
         cluster: source of node reports, namespaces and pods.
         nodes: existing nodes with their hostnames.
-        users: pods by digest from the delivery mode; used if node reports contain no pods.
+        users: pods by digest from the delivery mode; used if node reports do not contain the pods.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -153,12 +156,12 @@ def assemble_status(
 def summarize_elsewhere(
     views: Sequence[NodeView], states: Mapping[str, PvcStatus], counts: CacheCounts
 ) -> list[Condition]:
-    """Return Compatible, Extracted, Outdated and Effective for a delivery without files on nodes.
+    """Return the conditions Compatible, Extracted, Outdated and Effective for a delivery without files on nodes.
 
     Args:
-        views: reports of nodes about the compatibility of their cards.
+        views: node reports about the compatibility of cards.
         states: states by namespace.
-        counts: counts of pods.
+        counts: pod counts.
     """
     found = {name: _find_ready(each) for name, each in states.items()}
     ready_names = [name for name, each in found.items() if each is not None and each.status == "True"]
@@ -172,7 +175,7 @@ def summarize_elsewhere(
     else:
         extracted = state(ConditionType.EXTRACTED, Reason.PENDING, "the files are not available yet", holds=False)
     pods = counts.pod_outdated_cnt
-    text = f"pods with a former digest: {pods}" if pods else "no pod uses a former digest"
+    text = f"pods with a previous digest: {pods}" if pods else "no pod uses a previous digest"
     return [
         summarize_compatible([view for view in views if view.current is not None]),
         extracted,
@@ -182,7 +185,7 @@ def summarize_elsewhere(
 
 
 def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
-    """Return the counts of pods and their nodes for a delivery whose pods are not in node reports.
+    """Return the counts of pods and of their nodes, for a delivery whose pods are not in node reports.
 
     Args:
         digest: digest that new pods get.

@@ -1,4 +1,4 @@
-"""Deliveries `namespace` and `image`: claims that Jobs fill, and image volumes that nodes pull in advance."""
+"""Deliveries `namespace` and `image`, which use claims that Jobs fill, and images that nodes pull in advance."""
 
 from accelkit.cachecontroller.filling.image import ImageDelivery, build_image_volume
 from accelkit.cachecontroller.filling.namespace import NamespaceDelivery

@@ -1,9 +1,10 @@
 """Handover of filled volumes to workload namespaces, and discovery of volumes that were handed over.
 
-As in volume populators, a change of the `claimRef` hands over a volume. Tenants cannot write PersistentVolumes, so the
-annotations of a volume and the UID in its claimRef determine the content of a claim; the claim itself is not trusted. A
-volume has one claim. The claim has the cache's name, or the pinned name while a former digest uses the cache's name. If
-pods wait for the other name and no pod uses the current name, the volume moves to a claim with the other name.
+As with volume populators, a volume is handed over by changing its `claimRef`. Tenants cannot write PersistentVolumes,
+so the annotations of a volume and the UID in its claimRef determine the content of a claim; the claim itself is not
+trusted. A volume has one claim. The claim has the cache's name, or the pinned name while a previous digest uses the
+cache's name. If pods wait for the other name and no pod uses the current name, the volume moves to a claim with the
+other name.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Given:
         volume: name of the volume.
         observed: PersistentVolume on the API server.
         claim: name of the claim.
-        held: claim with the UID in the claimRef; None if it no longer exists.
+        held: claim with the UID in the claimRef; None if this claim no longer exists.
     """
 
     volume: ObjectName
@@ -137,7 +138,7 @@ class HandOver:
         )
 
     def follow_pods(self, given: Given) -> None:
-        """Move a volume to its other name if pods wait for that name and no pod uses the current name."""
+        """Move a volume to the other claim name if pods wait for that name and no pod uses the current name."""
         other = self._pinned if given.claim == self._plain else self._plain
         if (
             not list_users(given.claim, self._cluster)
@@ -148,9 +149,9 @@ class HandOver:
             self._bind(given.volume, given.observed, tuple(modes) if isinstance(modes, list) else (), other)
 
     def hurry(self, given: Given) -> None:
-        """Touch a claim that is not bound yet although its volume names it.
+        """Touch a claim that is not bound yet although its volume refers to it.
 
-        Kubernetes processes a changed claim immediately, but a waiting claim only every 15 seconds.
+        Kubernetes processes a changed claim immediately, but retries a waiting claim only every 15 seconds.
         """
         if given.held is None or given.held.status.get("phase") not in _UNBOUND:
             return
@@ -174,7 +175,7 @@ class HandOver:
         return read_volume_name(observed) == given.volume.name
 
     def _choose(self, volume: str) -> ObjectName | Waiting:
-        """Return the name of the claim for a volume without a claim."""
+        """Choose the claim for a volume without a claim; return its name, or the reason to wait."""
         for name in (self._plain, self._pinned):
             observed = self._cluster.find(name)
             if (
@@ -192,7 +193,7 @@ class HandOver:
             return self._take(self._pinned)
         if former.held is not None:
             self._work.remove(self._plain, former.held)
-        return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the former digest is being deleted")
+        return waiting_for(Reason.PENDING, f"claim {self._plain.name} of the previous digest is being deleted")
 
     def _take(self, claim: ObjectName) -> ObjectName | Waiting:
         if (refusal := self._work.read_refusal(claim, self._cluster)) is not None:
@@ -240,6 +241,7 @@ class HandOver:
         }
         spec: dict[str, Any] = {"claimRef": reference, "accessModes": list(modes)}
         if is_dynamic(observed):
-            # No other component manages the volume, so it must be deleted with its claim, regardless of its class.
+            # No other component manages the volume, so it must be deleted with its claim, regardless of its
+            # StorageClass.
             spec["persistentVolumeReclaimPolicy"] = "Delete"
         return {"metadata": {"labels": marked["labels"], "annotations": marked["annotations"]}, "spec": spec}

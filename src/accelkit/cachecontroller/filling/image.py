@@ -1,8 +1,8 @@
-"""Delivery `image`: pods mount the verified image by digest, and nodes pull the image in advance.
+"""Delivery `image`, in which pods mount the verified image by digest, and nodes pull the image in advance.
 
-Runtimes verify an image at most when they pull it, and do not check cards. Therefore, pods use only the digest that the
-controller has verified. The files in an image volume cannot be rewritten, so a cache with the capture path in its files
-can be mounted only at that path.
+Container runtimes verify an image only when they pull it, if at all, and do not check cards. Therefore, pods use only
+the digest that the controller has verified. The files in an image volume cannot be rewritten. If the files of a cache
+contain the capture path, the cache can be mounted only at that path.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ _IGNORED_FOLDER: Final = (
     "upgrade to containerd 2.2 or CRI-O 1.33, exclude these nodes with podTemplate, or use another delivery"
 )
 _RETRY_SECONDS: Final = 600.0
-# Interval while the namespace is at its limit of images, because no event of the cache reports a free place.
+# Interval between passes while the namespace has reached its limit of images, because no event for the cache reports
+# that the limit is no longer reached.
 _TURN_SECONDS: Final = 60.0
-# Interval while nodes pull the image, because a DaemonSet does not report the exit codes of its pods.
+# Interval between passes while nodes pull the image, because a DaemonSet does not report the exit codes of its pods.
 _POLL_SECONDS: Final = 10.0
-# Exit code of a pod on a runtime that mounts the whole image instead of the folder.
+# Exit code of a pod whose container runtime mounts the whole image instead of the folder.
 _IGNORED: Final = 78
 _MOUNT_PATH: Final = "/volume"
 _PREFETCH: Final = "prefetch"
 
 
 def find_obstacle(cache: Cache) -> str:
-    """Return the reason why pods cannot use the image of a cache unchanged; empty if they can use it."""
+    """Return the reason why pods cannot use the image of a cache unchanged; empty if they can."""
     status = cache.status
     if status.cache_format not in FORMATS:
         return f"cannot locate the files in the image: unknown cache format {status.cache_format[:80]!a}"
@@ -57,7 +58,7 @@ def find_obstacle(cache: Cache) -> str:
 
 
 def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
-    """Return the image volume source for a digest of a cache, and the folder with the files in the image.
+    """Return the image volume source for a digest of a cache, and the folder in the image that contains the files.
 
     Image volumes are always read-only.
 
@@ -66,10 +67,11 @@ def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] 
         digest: digest that the pod gets.
 
     Returns:
-        The source and the folder; None if pods cannot use the image unchanged.
+        The volume source and the folder; None if pods cannot use the image unchanged.
     """
     ready = find_condition(cache.status.conditions, ConditionType.READY)
-    # In a cluster without image volumes, the API server drops the volume, and the pod would start without the cache.
+    # In a cluster without support for image volumes, the API server drops the volume, and the pod would start without
+    # the cache.
     unknown = ready is not None and ready.reason == Reason.IMAGE_VOLUMES_UNSUPPORTED
     if not digest or unknown or find_obstacle(cache):
         return None
@@ -86,7 +88,7 @@ def _write_source(cache: Cache, digest: str) -> dict[str, str]:
 
 
 class ImageDelivery:
-    """Delivery mode in which a DaemonSet makes nodes pull the image of a cache before pods mount it.
+    """Delivery mode that creates a DaemonSet so that nodes pull the image of a cache before pods mount it.
 
     Args:
         settings: settings of the DaemonSet.
@@ -125,7 +127,7 @@ class ImageDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount the image of a digest from any repository, by digest."""
+        """Return the pods that mount a digest of the cache from any repository, by digest."""
         return {
             digest: [
                 pod
@@ -188,7 +190,7 @@ class ImageDelivery:
         )
 
     def _find_ignoring(self, target: Target, cluster: ClusterView) -> list[str]:
-        """Return the nodes whose runtime mounts the whole image instead of the folder."""
+        """Return the nodes whose container runtime mounts the whole image instead of the folder."""
         pods = cluster.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
@@ -209,7 +211,8 @@ class ImageDelivery:
         container = {
             "name": "hold",
             "image": self._settings.image,
-            # The pod keeps the image on the node. Runtimes without support for folders report no error.
+            # The pod keeps the image on the node. Container runtimes without support for folders do not report an
+            # error.
             "command": [
                 "sh",
                 "-c",
@@ -263,7 +266,7 @@ def _count(observed: ObservedObject, name: str) -> int:
 
 
 def _find_outdated(target: Target, namespace: str, cluster: ClusterView) -> Condition:
-    """Return the condition Outdated: whether pods use a former digest of the cache."""
+    """Return the condition Outdated, which reports whether pods use a previous digest of the cache."""
     repository = target.image.partition("@")[0]
     pods = sorted(
         pod.name
@@ -271,5 +274,5 @@ def _find_outdated(target: Target, namespace: str, cluster: ClusterView) -> Cond
         if any(each.startswith(f"{repository}@") and each != target.image for each in pod.images)
     )
     if not pods:
-        return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a former digest", holds=False)
-    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"pods with a former digest: {list_some(pods)}", holds=True)
+        return state(ConditionType.OUTDATED, Reason.CURRENT, "no pod uses a previous digest", holds=False)
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, f"pods with a previous digest: {list_some(pods)}", holds=True)

@@ -1,4 +1,4 @@
-"""Manifests of claims, of Jobs, and of the ConfigMaps of Jobs."""
+"""Manifests of claims, Jobs, and the ConfigMaps of Jobs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def write_claim(
     source: Mapping[str, str] | None = None,
     volume: str = "",
 ) -> dict[str, Any]:
-    """Return the manifest of a claim, optionally for a copy of a data source or for an existing volume."""
+    """Return the manifest of a claim, optionally with a data source to copy or with an existing volume."""
     spec: dict[str, Any] = {
         "accessModes": list(modes),
         "storageClassName": storage_class,
@@ -82,7 +82,7 @@ def write_claim(
 def write_settings(
     target: Target, name: str, settings: FillSettings, policies: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a Job, with the signer policies for its image and the CA certificates of registries.
+    """Return the ConfigMap of a Job, with the signer policies for its image and the registries' CA certificates.
 
     Other policies are omitted, because one invalid policy would make the whole file invalid.
     """
@@ -110,7 +110,7 @@ def write_settings(
 def write_job(
     target: Target, settings: FillSettings, *, name: str, claim: str, shared: str, attempt: int, check: bool
 ) -> dict[str, Any]:
-    """Return the manifest of a Job that fills a claim, or checks that a copy is complete.
+    """Return the manifest of a Job that fills a claim, or that checks whether a copy is complete.
 
     Args:
         target: content of the claim.
@@ -118,7 +118,7 @@ def write_job(
         name: name of the Job.
         claim: name of the claim in accelkit's namespace.
         shared: name of the ConfigMap.
-        attempt: number of the attempt, starting with 1.
+        attempt: number of the attempt, starting at 1.
         check: whether the Job only checks the claim.
     """
     secrets = name_secrets(target, settings, name)
@@ -170,7 +170,7 @@ def write_job(
         "kind": "Job",
         "metadata": metadata,
         "spec": {
-            # The controller retries with its own back-off.
+            # The controller itself retries, with increasing delays.
             "backoffLimit": 0,
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
@@ -180,7 +180,7 @@ def write_job(
 
 
 def name_secrets(target: Target, settings: FillSettings, job: str) -> tuple[str, ...]:
-    """Return the names of the pull secrets in accelkit's namespace that a Job reads; GKMCaches have copies there."""
+    """Return the names of the pull secrets in accelkit's namespace that a Job reads; GKMCaches use copies."""
     given = [each.name for each in target.cache.spec.image_pull_secrets if each.name]
     if target.cache.metadata.namespace in {"", settings.namespace}:
         return tuple(given)
@@ -217,10 +217,10 @@ def _list_arguments(target: Target, settings: FillSettings, secrets: int, *, che
 
 
 def place_pod(template: PodTemplate | None) -> dict[str, Any]:
-    """Return the placement of a pod from the podTemplate of a cache; other fields are ignored.
+    """Return the placement fields from the podTemplate of a cache; other fields are ignored.
 
-    A priority would allow a tenant to preempt pods of other tenants without a quota, because the pod runs in accelkit's
-    namespace. Pod affinity would match the pods of accelkit.
+    The priority is ignored because the pod runs in accelkit's namespace, where a tenant could use it to preempt pods of
+    other tenants without a quota. Pod affinity is ignored because it would match accelkit's pods.
     """
     if template is None:
         return {}

@@ -1,4 +1,4 @@
-"""Delivery `namespace`: a claim per workload namespace and digest, filled by a Job."""
+"""Delivery `namespace`, which creates a claim for each workload namespace and digest; a Job fills the claim."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REFUSALS: Final = "involvedObject.kind=PersistentVolumeClaim,reason=Provisionin
 
 
 class NamespaceDelivery:
-    """Delivery mode that fills volumes in accelkit's namespace and hands them over to the namespaces of a cache.
+    """Delivery mode that fills volumes in accelkit's namespace and hands them over to a cache's namespaces.
 
     Args:
         settings: settings of Jobs.
@@ -83,7 +83,7 @@ class NamespaceDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects of a cache; Kubernetes keeps a claim until no pod uses it."""
+        """Return the deletions of all objects of a cache. Kubernetes keeps a claim until no pod uses it."""
         work = Work()
         for each in list_given(cache, cluster):
             _collect(each, cluster, work)
@@ -104,8 +104,8 @@ class NamespaceDelivery:
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
         """Return whether this mode created an object for a cache.
 
-        In accelkit's namespace, the annotation is trusted. A claim in another namespace is used only if a volume names
-        it, which `plan` checks. If a tenant copies the labels and annotations, the copy has no effect.
+        In accelkit's namespace, the annotation is trusted. A claim in another namespace is used only if a volume refers
+        to it, which `plan` checks. Therefore, labels and annotations that a tenant copies have no effect.
         """
         if read_annotation(observed, CACHE_KEY_ANNOTATION) != cache.key:
             return False
@@ -136,7 +136,7 @@ class NamespaceDelivery:
             return self._build_status(current, "", _wait(Waiting(Reason.PENDING.value, text)), former, cluster)
         answer = VolumeFilling(target, self._settings, cluster, work).fill()
         waiting = hand_over.give(answer) if isinstance(answer, Filled) else answer
-        # Until the new volume is ready, pods keep the former volume.
+        # Pods use the previous volume until the new volume is ready.
         last = next((each for each in former if each.bound and not each.leaving), None)
         return self._build_status(last, waiting.job, _wait(waiting), former, cluster)
 
@@ -144,7 +144,7 @@ class NamespaceDelivery:
         self, given: Given | None, job: str, ready: Condition, former: Iterable[Given], cluster: ClusterView
     ) -> PvcStatus:
         pods = [pod for each in former for pod in list_users(each.claim, cluster)]
-        text = f"pods with a former digest: {list_some(pods)}" if pods else "no pod uses a former digest"
+        text = f"pods with a previous digest: {list_some(pods)}" if pods else "no pod uses a previous digest"
         outdated = state(ConditionType.OUTDATED, Reason.OUTDATED if pods else Reason.CURRENT, text, holds=bool(pods))
         return PvcStatus(
             pv_name=given.volume.name if given is not None else "",
@@ -155,7 +155,7 @@ class NamespaceDelivery:
         )
 
     def _collect_filling(self, cache: Cache, cluster: ClusterView, work: Work) -> None:
-        """Delete the objects for filling volumes that are no longer needed."""
+        """Delete the objects that were used to fill volumes and are no longer needed."""
         for kind in _FILLING:
             for name, observed in cluster.list_of_cache(kind, cache.key):
                 if name.namespace == self._settings.namespace and name not in work.keep and _fills(observed):

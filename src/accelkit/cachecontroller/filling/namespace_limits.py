@@ -1,4 +1,4 @@
-"""Limits on the Jobs and DaemonSets for the caches of one namespace, which run in accelkit's namespace without quota.
+"""Limits on the Jobs and DaemonSets for one namespace's caches, which run without a quota in accelkit's namespace.
 
 The limits do not apply to ClusterGKMCaches, because only administrators create them.
 """
@@ -12,7 +12,7 @@ from accelkit.cachecontroller.filling.objects import DAEMON_SETS, Target, read_a
 from accelkit.cachecontroller.filling.progress import has_ended
 from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
-# Each Job has a pod and a volume. Each DaemonSet has a pod on every matching node.
+# Each Job creates a pod and a volume. Each DaemonSet creates a pod on every matching node.
 MOST_JOBS: Final = 4
 MOST_PREFETCHES: Final = 8
 
@@ -41,7 +41,7 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
         cluster: current state.
     """
     namespace = target.cache.metadata.namespace
-    # DaemonSets of the same cache pull a former digest, and will be deleted.
+    # Other DaemonSets of the same cache pull a previous digest, and will be deleted.
     there = [
         each
         for each in _list_of_namespace(DAEMON_SETS, namespace, home, cluster)
@@ -56,7 +56,7 @@ def find_excess_of_prefetches(target: Target, home: str, cluster: ClusterView) -
 
 
 def _list_of_namespace(kind: Kind, namespace: str, home: str, cluster: ClusterView) -> list[ObservedObject]:
-    # Tenants cannot write in accelkit's namespace, so annotations are trusted.
+    # Tenants cannot write to accelkit's namespace, so annotations are trusted.
     return [
         observed
         for name, observed in cluster.list_all(kind)

@@ -1,8 +1,8 @@
 """Kinds, names and annotations of the objects that are used to fill the volumes of a cache.
 
-A fill depends only on cluster-scoped objects and on objects in accelkit's namespace, which tenants cannot write.
+The process depends only on cluster-scoped objects and on objects in accelkit's namespace, which tenants cannot write.
 Therefore, claims and Jobs in this namespace and annotations of PersistentVolumes are trusted. An object in a workload
-namespace is trusted only if a PersistentVolume names it.
+namespace is trusted only if a PersistentVolume refers to it.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Target:
 
     @property
     def image(self) -> str:
-        """Image reference with the digest and without the tag, which would have no effect."""
+        """Image reference with the digest and without the tag, because a tag next to a digest has no effect."""
         return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
-        """Return the name of the object for a step; the name depends on the facts."""
+        """Return the object name for a step; the name contains a hash of the given facts."""
         whole = "\n".join((self.cache.key, self.namespace, self.digest, self.mount_path, step, *facts))
         return f"cache-{step}-{names.short_digest(self.digest)}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
     def mark(self, name: str, namespace: str = "", **annotations: str) -> dict[str, Any]:
-        """Return the metadata of an object for this target."""
+        """Return the metadata for an object of this target."""
         place = {"namespace": namespace} if namespace else {}
         return {
             "name": name,
@@ -74,7 +74,7 @@ class Target:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations with complete values, because labels may contain hashes of long names."""
+        """Annotations with complete values; labels may contain only hashes of long names."""
         return {
             CACHE_KEY_ANNOTATION: self.cache.key,
             CACHE_DIGEST_ANNOTATION: self.digest,
@@ -90,7 +90,7 @@ class Work:
 
     Attributes:
         keep: names of objects that are still needed; other objects of the cache in accelkit's namespace are deleted.
-        wakes: delays in seconds until requested passes of the cache.
+        wakes: delays until the requested passes of the cache, in seconds.
     """
 
     create: list[tuple[ObjectName, Mapping[str, Any]]] = field(default_factory=list)
@@ -101,14 +101,14 @@ class Work:
     wakes: list[float] = field(default_factory=list)
 
     def read_refusal(self, name: ObjectName, cluster: ClusterView) -> Refusal | None:
-        """Return the reason why the last write of an object failed, and schedule a pass for the retry."""
+        """Return the reason why an object could not be written, and schedule a pass for the retry."""
         refusal = cluster.find_refusal(name)
         if refusal is not None:
             self.wakes.append(AFTER_REFUSAL_SECONDS)
         return refusal
 
     def copy_secrets(self, copies: Iterable[SecretCopy], cluster: ClusterView) -> Refusal | None:
-        """Add copies of pull secrets. Return the first recorded error if a copy was refused."""
+        """Add copies of pull secrets. If a secret could not be copied before, return the first recorded error."""
         self.copies += copies
         return next((refusal for each in copies if (refusal := self.read_refusal(each.name, cluster))), None)
 
@@ -146,7 +146,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Filled volume in accelkit's namespace, with the access modes for its handover."""
+    """Filled volume in accelkit's namespace, with the access modes that it gets at the handover."""
 
     volume: ObjectName
     observed: ObservedObject
@@ -156,7 +156,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Refusal of a route by a provisioner."""
+    """Error message of a provisioner that does not support a route."""
 
     message: str
 
@@ -167,7 +167,7 @@ def read_annotation(observed: ObservedObject, name: str) -> str:
 
 
 def read_volume_name(claim: ObservedObject) -> str:
-    """Return the volume name of a claim; empty if the claim has no volume yet."""
+    """Return the volume name of a claim; empty if the claim does not have a volume yet."""
     name = claim.spec.get("volumeName", "")
     return name if isinstance(name, str) else ""
 

@@ -1,4 +1,4 @@
-"""Progress of the Jobs that fill volumes: current attempt, messages, and time of the next attempt."""
+"""Progress of the Jobs that fill volumes, with the current attempt, its messages, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Attempt:
 
     Attributes:
         name: name of the Job.
-        number: number of the attempt, starting with 1.
+        number: number of the attempt, starting at 1.
         state: state of the Job.
         message: last message of the pod or of the Job.
         again_at: time of the next attempt after a failure, in seconds since 1970.
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def find_attempt(namespace: str, base: str, key: str, cluster: ClusterView) -> Attempt | None:
-    """Return the last attempt, whose Job name starts with `base`; None before the first attempt."""
+    """Return the last attempt among the Jobs whose names start with `base`; None before the first attempt."""
     tries = [
         (_read_number(observed), name, observed)
         for name, observed in cluster.list_of_cache(JOBS, key)
@@ -84,7 +84,7 @@ def _read_number(job: ObservedObject) -> int:
 
 
 def _read_pods(job: ObjectName, cluster: ClusterView) -> str:
-    """Return the termination message of a Job's newest pod, or the reason why the pod does not start; may be empty."""
+    """Return the termination message of a Job's newest pod, or why the pod does not start; empty if unknown."""
     pods = [
         (observed.metadata.creation_timestamp or "", name.name, observed)
         for name, observed in cluster.list_all(PODS)

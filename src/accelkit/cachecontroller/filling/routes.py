@@ -1,7 +1,7 @@
-"""Routes to a volume that one Job writes and many pods read, in order of preference.
+"""Routes to create a volume that one Job writes and many pods read, in order of preference.
 
-Few drivers provide a volume that is both ReadWriteOnce and ReadOnlyMany: the attacher refuses such CSI volumes, and
-most provisioners refuse the claim. Therefore, only the claim has both modes. Its volume is ReadWriteOnce while a Job
+Few drivers support volumes that are both ReadWriteOnce and ReadOnlyMany. The attacher rejects such CSI volumes, and
+most provisioners reject such claims. Therefore, only the claim has both modes. The volume is ReadWriteOnce while a Job
 fills it, and ReadOnlyMany after the handover.
 """
 
@@ -22,8 +22,8 @@ READ_MANY: Final = "ReadOnlyMany"
 WRITE_MANY: Final = "ReadWriteMany"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _FAILED: Final = "ProvisioningFailed"
-# Phrases in permanent refusals of provisioners: unsupported modes, clones and snapshots. Other errors, for example
-# exceeded quotas and unavailable services, may be temporary.
+# Phrases in permanent errors from provisioners, which report unsupported modes, clones and snapshots. Other errors, for
+# example exceeded quotas and unavailable services, may be temporary.
 _NEVER: Final = re.compile(
     r"access ?mode|volume ?capabilit|only support|does not support|not supported|unsupported|MULTI_NODE|ReadOnlyMany"
     r"|ReadWriteMany|VolumeContentSource must be provided|multi node",
@@ -41,7 +41,7 @@ class Copy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Route to a volume that pods can read.
+    """Route to create a volume that pods can read.
 
     Attributes:
         name: name of the route, used in the names of its objects.
@@ -59,7 +59,7 @@ class Route:
 
     @property
     def step(self) -> str:
-        """Name of the step that fills the volume; all routes with a copy share this step."""
+        """Name of the step that fills the volume. All routes with a copy share this step."""
         return self.name if self.copy is Copy.NONE else "once"
 
 
@@ -82,7 +82,7 @@ class Storage:
 
 
 def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
-    """Return a StorageClass, or the default StorageClass if the name is empty; None if it does not exist."""
+    """Return a StorageClass, or the default StorageClass if the name is empty; None if the class does not exist."""
     classes = {name.name: observed for name, observed in cluster.list_all(CLASSES)}
     name = class_name or _find_default(classes.items())
     if name not in classes:
@@ -96,7 +96,7 @@ def find_storage(class_name: str, cluster: ClusterView) -> Storage | None:
 
 
 def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
-    # The newest default class, as in the API server.
+    # Return the newest default class, as the API server does.
     default = [
         (observed.metadata.creation_timestamp or "", name)
         for name, observed in classes
@@ -127,9 +127,9 @@ def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
 
 
 def find_refusal(name: ObjectName, claim: ObservedObject, cluster: ClusterView) -> tuple[str, bool]:
-    """Return the provisioner's last message about a claim without a volume, and whether the refusal is permanent.
+    """Return the provisioner's last error about a claim without a volume, and whether the error is permanent.
 
-    An annotation of the claim also stores permanent refusals, because Events expire.
+    Permanent errors are also stored in an annotation of the claim, because Events expire.
     """
     if kept := read_annotation(claim, CACHE_REFUSED_ANNOTATION):
         return kept, True

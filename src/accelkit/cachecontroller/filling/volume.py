@@ -1,4 +1,4 @@
-"""Filling of a volume in accelkit's namespace, for one digest and one workload namespace."""
+"""Filling of one volume in accelkit's namespace, for one digest and one workload namespace."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ from accelkit.errors import CacheError, QuantityError
 from accelkit.gkm.conditions import Reason
 from accelkit.model.keys import CACHE_REFUSED_ANNOTATION
 
-# Interval while a Job waits for Jobs of other caches, because no event of this cache reports their end.
+# Interval between passes while a Job waits for the Jobs of other caches, because no event for this cache reports that
+# those Jobs have finished.
 _TURN_SECONDS: Final = 10.0
 
 
 class VolumeFilling:
-    """Pass over the objects that are used to fill one volume.
+    """One pass over the objects that are used to fill a volume.
 
     Args:
         target: content and namespace of the volume.
@@ -67,7 +68,7 @@ class VolumeFilling:
             return waiting_for(Reason.INVALID_SPEC, str(exc))
         storage = find_storage(spec.storage_class_name, self._cluster)
         if storage is None:
-            # No event of this cache reports the creation of a StorageClass.
+            # No event for this cache reports the creation of a StorageClass.
             self._work.wakes.append(60.0)
             missing = f"StorageClass {spec.storage_class_name}" if spec.storage_class_name else "default StorageClass"
             return waiting_for(Reason.INVALID_SPEC, f"{missing} does not exist")
@@ -136,7 +137,7 @@ class VolumeFilling:
         return waiting_for(Reason.PENDING, f"claim {name.name} is being created")
 
     def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
-        """Return the provisioner's message if a claim has no volume yet; many claims wait for their first pod."""
+        """Return the provisioner's error if a claim does not have a volume. Many claims wait for their first pod."""
         if read_volume_name(claim):
             return ""
         message, final = find_refusal(name, claim, self._cluster)
@@ -148,7 +149,7 @@ class VolumeFilling:
         return Refused(message)
 
     def _mark_volume(self, claim: ObservedObject, modes: tuple[str, ...]) -> None:
-        """Set the labels of a claim's volume, so that the watch reports it, and its access modes."""
+        """Set the access modes of a claim's volume, and the labels that make the watch report the volume."""
         if not read_volume_name(claim):
             return
         name = find_volume_name(claim)
@@ -157,7 +158,7 @@ class VolumeFilling:
         if volume is None or read_annotation(volume, next(iter(self._target.annotations))) != self._target.cache.key:
             marked = self._target.mark(name.name)
             body["metadata"] = {"labels": marked["labels"], "annotations": marked["annotations"]}
-        # Attachers refuse a volume with both modes, even if its driver supports both.
+        # Attachers reject a volume with both modes, even if the driver supports both modes.
         if volume is not None and "csi" in volume.spec and volume.spec.get("accessModes") != list(modes):
             body["spec"] = {"accessModes": list(modes)}
         if body:
@@ -195,7 +196,7 @@ class VolumeFilling:
             self._work.wakes.append(_TURN_SECONDS)
             return waiting_for(Reason.PENDING, wait)
         name = job_name(self._settings.namespace, f"{base}-{number}")
-        # Each attempt has its own ConfigMap, because the policies may have changed.
+        # Each attempt has a separate ConfigMap, because the policies may have changed.
         shared = _name_settings(name)
         self._work.keep |= {name, shared}
         if (refusal := self._work.read_refusal(name, self._cluster)) is not None:

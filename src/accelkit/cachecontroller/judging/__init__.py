@@ -1,1 +1,1 @@
-"""Judgement of images: resolution of the digest and verification of signatures, through registries."""
+"""Evaluation of images, which resolves the digest and verifies the signatures through registries."""

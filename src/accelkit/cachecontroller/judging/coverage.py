@@ -1,4 +1,4 @@
-"""SignerPolicies that cover an image, so that changes of other policies cause no new judgement."""
+"""SignerPolicies that cover an image, so that changes to other policies do not cause a new evaluation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from accelkit.kernelcache.signatures.policy_objects import PolicySet, parse_poli
 
 
 class Coverage:
-    """SignerPolicies of the cluster, parsed after each change.
+    """SignerPolicies of the cluster, which are parsed after each change.
 
     Args:
-        policies: function that returns the specs of SignerPolicies by name, in a new mapping after each change.
+        policies: function that returns the specs of SignerPolicies by name; it returns a new mapping after each change.
         trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
 
     Raises:
@@ -32,7 +32,7 @@ class Coverage:
         self._set = parse_policies((), trusted_root)
 
     def find_question(self, cache: Cache) -> Question | Refused:
-        """Return the question to judge about a cache, or the reason why its image is not judged."""
+        """Return the question to evaluate for a cache, or the reason why the cache's image is not evaluated."""
         image = read_image(cache)
         if isinstance(image, Refused):
             return image

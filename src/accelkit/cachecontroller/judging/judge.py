@@ -1,4 +1,4 @@
-"""Requests to registries for the digest, the signatures and the labels of an image, without its layers."""
+"""Requests to registries for the digest, the signatures and the labels of an image, but not for its layers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from accelkit.kernelcache.signatures import Failure, RejectionReason, Signature,
 from accelkit.kernelcache.signatures.findings import choose_nearest
 from accelkit.kube.client import ApiClient
 
-# Deadline for all requests about one image. After a timeout, the image is judged again later.
+# Time limit for all requests about one image. After a timeout, the image is evaluated again later.
 PATIENCE_SECONDS: Final = 60.0
-# Attempts per request. A failed judgement has its own back-off.
+# Number of attempts per request. A failed evaluation is retried separately, with increasing delays.
 _ATTEMPTS: Final = 2
 _SILENCE_SECONDS: Final = 15.0
 
 
 class Judge:
-    """Judge of images; use it as an asynchronous context manager.
+    """Evaluator of images. Use it as an asynchronous context manager.
 
     Args:
         api: client for pull secrets.
@@ -54,7 +54,8 @@ class Judge:
         self._coverage = coverage
         self._namespace = namespace
         self._clock = clock
-        # Caches without pull secrets share this client, because each client reads the system's CA certificates.
+        # Caches without pull secrets share this client, because each client reads the operating system's CA
+        # certificates.
         self._shared = RegistryClient(self._settings)
 
     async def __aenter__(self) -> Self:
@@ -65,23 +66,23 @@ class Judge:
         await self._shared.__aexit__(None, None, None)
 
     async def judge(self, cache: Cache, question: Question, attempts: int) -> Judgement:
-        """Judge the image of a cache.
+        """Evaluate the image of a cache.
 
         Args:
             cache: cache with the image.
-            question: question to judge.
+            question: question to evaluate.
             attempts: number of previous consecutive attempts without a verdict.
 
         Raises:
-            ApiError: the API server did not answer.
+            ApiError: the API server did not respond.
         """
         image = parse_reference(question.image)
         resolved = ""
         try:
             async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
                 client = await self._open(stack, cache, question)
-                # Resolve the digest first, because a refusal contains it, and all further requests must use the same
-                # digest even if the tag moves.
+                # Resolve the digest first, because refusals contain the digest, and all further requests must use the
+                # same digest even if the tag moves.
                 raw = await client.read_manifest(image)
                 resolved = raw.digest
                 policies = self._coverage.find_policies(image, cache.metadata.namespace or None)
@@ -135,9 +136,9 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
 
 
 def _refuse_unverified(exc: UnverifiedError) -> Refused:
-    """Return the reason why an image is refused; if the mirrors respond, an unreachable registry is not the reason.
+    """Return why an image is refused. An unreachable registry is not the reason if the mirrors respond.
 
-    The refusal is retryable in this case, because the registry may have a signature that the mirrors do not have.
+    In this case, the refusal is retryable, because the registry may have a signature that the mirrors do not have.
     """
     unreachable = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
     if not unreachable or not all(each.beside_mirrors for each in unreachable):

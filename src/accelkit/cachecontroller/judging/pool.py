@@ -1,7 +1,7 @@
-"""Workers that judge several images concurrently, at most one per cache, and keep the results.
+"""Workers that evaluate several images concurrently, at most one per cache, and store the results.
 
-Workers serve namespaces in turn, and one namespace cannot use all workers, because a registry may deliberately delay
-each response until the deadline.
+Workers serve the namespaces in turn. One namespace cannot use all workers, because a registry may deliberately delay
+each response until the timeout.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from accelkit.kernelcache.oci.reference import parse_reference
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 5.0
-# Longer than most judgements, including those that fetch a key or a log entry.
+# Longer than most evaluations, including evaluations that fetch a key or a log entry.
 _SLOW_SECONDS: Final = 5.0
 
 
 class Judging:
-    """Schedule, workers and results of judgements.
+    """Schedule, workers and results of image evaluations.
 
     Args:
-        judge: judge that sends requests to registries.
-        metrics: metrics that count judgements.
+        judge: evaluator that sends requests to registries.
+        metrics: metrics that count evaluations.
         find: function that returns a cache by its key; None if the cache no longer exists.
-        find_question: function that returns the question about a cache; None if its image is not judged.
+        find_question: function that returns the question about a cache; None if the cache's image is not evaluated.
         mark: callback with the key of each cache that has a new result.
         leads: function that returns whether this replica may still write.
         workers: number of `run` coroutines.
@@ -60,11 +60,11 @@ class Judging:
         self._known: dict[str, Judgement] = {}
         self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
-        # Registries that were unreachable in the last judgement, or slow for a namespace. They must not block all
-        # workers, or delay other namespaces.
+        # Registries that were unreachable in the last evaluation, or slow for a namespace. These registries must not
+        # block all workers, or delay other namespaces.
         self._unreachable: set[str] = set()
         self._slow: set[tuple[str, str]] = set()
-        # Number of current judgements by namespace; registry and start time of each judgement.
+        # Number of evaluations in progress by namespace; registry and start time of each evaluation in progress.
         self._of_namespaces: Counter[str] = Counter()
         self._under_way: dict[str, tuple[str, float]] = {}
 
@@ -76,11 +76,11 @@ class Judging:
         return self._known.get(key)
 
     def plan(self, cache: Cache, at: float | None) -> None:
-        """Schedule the judgement of a cache's image at a time in seconds since 1970; None cancels the judgement."""
+        """Schedule the evaluation of a cache's image at a time in seconds since 1970; None cancels the evaluation."""
         if at is None:
             self._work.drop(cache.key)
         elif cache.key not in self._under_way:
-            # The end of a current judgement starts a pass of the cache, which checks whether the question has changed.
+            # At the end of the evaluation in progress, a pass of the cache checks whether the question has changed.
             self._registries[cache.key] = parse_reference(cache.spec.image).registry
             self._work.move(cache.key, max(0.0, at - time.time()))
 
@@ -91,12 +91,12 @@ class Judging:
         self._work.drop(key)
 
     def clear(self) -> None:
-        """Cancel all scheduled judgements because another replica is now the leader."""
+        """Cancel all scheduled evaluations because another replica is now the leader."""
         self._work.clear()
         self._known.clear()
 
     async def run(self) -> None:
-        """Judge due images sequentially until cancelled; several of these coroutines may run concurrently."""
+        """Evaluate due images sequentially until cancelled; several of these coroutines may run concurrently."""
         while True:
             key = await self._work.take(may=self._may, rank=lambda key: self._of_namespaces[_namespace(key)])
             registry = self._registries.get(key, "")
@@ -108,7 +108,7 @@ class Judging:
                 log.warning("judgement failed: cache=%s retry_seconds=%g error=%s", key, _RETRY_SECONDS, exc)
                 self._work.add(key, _RETRY_SECONDS)
             except Exception:
-                # Other caches are not affected by a defect or an unexpected image.
+                # A defect or an unexpected image must not affect other caches.
                 log.exception("judgement failed with an internal error: cache=%s", key)
                 self._work.add(key, 60.0)
             finally:

@@ -34,7 +34,7 @@ class _List:
 
 
 class LivePods:
-    """Reader of current pods, with one list request for concurrent callers.
+    """Reader of current pods. Concurrent callers share one list request.
 
     Args:
         api: open client.
@@ -47,14 +47,14 @@ class LivePods:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self, namespace: str, since: float) -> _Pods:
-        """Return the pods that mount claims and have not ended, from a list that started after a given time.
+        """Return the pods that mount claims and have not terminated, from a list that started after a given time.
 
         Args:
             namespace: namespace of the pods.
             since: earliest start of the list, on `clock`.
 
         Raises:
-            ApiError: the API server refused or did not answer.
+            ApiError: the API server rejected the request or did not respond.
             UnreadablePodError: the mounts of a pod are unknown.
         """
         async with self._locks[namespace]:
@@ -69,7 +69,7 @@ class LivePods:
 
     async def _read(self, namespace: str) -> _Pods:
         unreadable: list[bytes] = []
-        # Without a resourceVersion, the API server returns a consistent list, and not its cached state.
+        # Without a resourceVersion, the API server returns a consistent list instead of its cached state.
         found, _ = await list_all(
             self._api,
             build_collection_path("v1", "pods", namespace),

@@ -1,9 +1,9 @@
-"""Check that delays claims while pods would write to them, because pods of other namespaces read the same files.
+"""Check that delays claims while pods would write to the claims, because pods in other namespaces read the same files.
 
-Admission policies refuse pods that would write to an existing cache. However, a pod may be older than the cache, or may
-have been created while a user's claim had the name. Therefore, a claim is created, or bound to a volume, only after all
-API servers have had time to receive the cache, and only if a later list of the pods contains no writer. The policies
-refuse writers that are created after this list.
+Admission policies reject pods that would write to an existing cache. However, a pod may be older than the cache, or may
+have been created while a user's claim had the name. Therefore, a claim is created, or bound to a volume, under two
+conditions: all API servers have had time to receive the cache, and a later list of the pods does not contain a writer.
+The policies reject writers that are created after this list.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from accelkit.gkm.objects import Cache, CacheStatus
 
 ListPods: TypeAlias = Callable[[str, float], Awaitable[list[ClaimPod]]]
 CheckTaken: TypeAlias = Callable[[ObjectName], Awaitable[object]]
-# The deletion of a pod usually starts a pass. The interval covers pods whose claims are not found by a cache's name.
+# The deletion of a pod usually starts a pass. The interval is needed for pods whose claims are not found by a cache's
+# name.
 _AGAIN_SECONDS: Final = 15.0
 
 
 class WriterCheck:
-    """Check of plans for claims that may be created now.
+    """Check that determines which claims of a plan may be created now.
 
     Args:
         cluster: state of the cluster.
         list_pods: function that returns the pods of a namespace from a list that started after a given time.
-        guard_seconds: time after which all API servers have received a cache.
+        guard_seconds: time after which all API servers are assumed to have received a cache.
         clock: function that returns the seconds of a monotonic clock.
     """
 
@@ -46,26 +47,26 @@ class WriterCheck:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._list_pods, self._guard_seconds, self._clock = cluster, list_pods, guard_seconds, clock
-        # By cache and namespace: UID and generation of the cache, and the time at which `guard_seconds` starts.
+        # For each cache and namespace: UID and generation of the cache, and the time at which `guard_seconds` starts.
         self._since: dict[str, dict[str, tuple[str, int, float]]] = {}
 
     def clear(self) -> None:
-        """Drop the records of all caches because another replica is now the leader."""
+        """Discard the records of all caches because another replica is now the leader."""
         self._since.clear()
 
     def discard(self, key: str) -> None:
-        """Drop the record of a deleted cache."""
+        """Discard the record of a deleted cache."""
         self._since.pop(key, None)
 
     def observe(self, cache: Cache) -> None:
-        """Record the resource version of a cache that the API server returned."""
+        """Record a cache that the API server returned."""
         former, meta = self._since.get(cache.key, {}), cache.metadata
         now = self._clock()
         present = {}
         for namespace in cache.namespaces:
             known = former.get(namespace)
             if known is None or known[:2] != (meta.uid, meta.generation):
-                # A changed spec may name new namespaces.
+                # A changed spec may contain new namespaces.
                 known = (meta.uid, meta.generation, now)
             if not _leaves_alone(cache.status, namespace):
                 present[namespace] = known
@@ -83,10 +84,10 @@ class WriterCheck:
         Args:
             cache: cache with the decisions of this pass.
             plan: plan of the cache.
-            check_taken: function that reads a claim and records a refusal if the claim has another owner.
+            check_taken: function that reads a claim and records an error if the claim has another owner.
 
         Raises:
-            ApiError: the API server did not answer.
+            ApiError: the API server did not respond.
         """
         grants = list_grants(cache, plan, self._cluster)
         ready: dict[str, Condition] = {}
@@ -107,15 +108,15 @@ class WriterCheck:
     async def _judge(
         self, cache: Cache, namespace: str, claims: set[ObjectName], check_taken: CheckTaken
     ) -> tuple[Condition, float] | None:
-        """Return the reason why claims wait, and the seconds until the next pass; None if they do not wait."""
-        # Check all claim names of the cache, because a pod may wait for a claim that is created later.
+        """Return why the creation of claims is delayed, and the seconds until the next pass; None without a delay."""
+        # Check all claim names of the cache, because a pod may wait for a claim that will be created later.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
         writers = _find_writers(self._cluster.list_pods(namespace), of_users)
         if writers:
             return _report_writers(namespace, writers, of_users), _AGAIN_SECONDS
         known = self._since.get(cache.key, {}).get(namespace)
         if known is None or known[0] != cache.metadata.uid:
-            # A claim of another owner, which the watch does not report, blocks the name while the claim exists.
+            # A claim of another owner, which the watch does not report, blocks the name as long as it exists.
             for claim in sorted(claims, key=str):
                 await check_taken(claim)
                 if (refusal := self._cluster.find_refusal(claim)) is not None:

@@ -47,7 +47,7 @@ def parse_requests(annotations: dict[str, str], containers: Sequence[dict[str, A
         containers: all containers of the pod, regular containers first.
 
     Raises:
-        AnnotationError: an entry is invalid, or names a container that does not exist.
+        AnnotationError: an entry is invalid, or refers to a container that does not exist.
     """
     text = annotations.get(CACHE_MOUNT_ANNOTATION) or ""
     if len(text) > _MOST_CHARACTERS:

@@ -19,8 +19,8 @@ class CacheClaim:
 
     Attributes:
         cache: cache of the claim.
-        digest: digest that the pod gets; empty if no digest is verified, so that the pod waits for the claim that
-            follows the cache.
+        digest: digest that the pod gets; empty if no digest is verified yet, so that the pod waits for the claim with
+            the name of the cache.
     """
 
     cache: Cache
@@ -33,16 +33,16 @@ class CacheClaim:
 
     @property
     def mount_path(self) -> str:
-        """Mount path for which the files are prepared; empty if it has not been decided yet."""
+        """Mount path for which the files are prepared; empty if the path is not known yet."""
         return self.cache.status.mount_path or self.cache.spec.mount_path
 
     @property
     def by_image(self) -> bool:
-        """Whether pods get the cache as an image volume, so that no claim is created."""
+        """Whether pods get the cache as an image volume instead of a claim."""
         return (self.cache.status.delivery or self.cache.spec.delivery.value) == Delivery.IMAGE.value
 
     def find_refusal(self, namespace: str, *, has_image: bool = False) -> str:
-        """Return the reason why new pods of a namespace must not mount the claim; empty if they may mount it.
+        """Return the reason why new pods in a namespace must not mount the claim; empty if they may mount it.
 
         Args:
             namespace: namespace of the pod.
@@ -52,8 +52,8 @@ class CacheClaim:
         if cache.metadata.deletion_timestamp is not None:
             return f"kernel cache {cache.key} is being deleted; mount another cache, or wait until it is created again"
         verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
-        # Without a claim, the pod waits. With a claim, the pod would start with files that are no longer verified. A
-        # pinned claim exists while other pods use it.
+        # If the claim does not exist, the pod waits. If the claim exists, the pod would start with files that are no
+        # longer verified. A pinned claim exists while other pods use it.
         there = bool(self.digest) or namespace in cache.status.pvc_status
         if verified is not None and verified.status == "False" and there:
             why = shorten(f"{verified.reason}: {verified.message}".rstrip(": "), 300)
@@ -85,7 +85,7 @@ class CacheClaims(dict[str, CacheClaim]):
 
     @cached_property
     def of_beginnings(self) -> dict[str, str]:
-        """Names of the claims that follow a cache, by the prefix of the cache's pinned claims."""
+        """Names of the claims for the current digest of a cache, by the name prefix of the cache's pinned claims."""
         found: dict[str, str] = {}
         for name, each in self.items():
             found.setdefault(begin_pinned_claim(each.cache.key), name)
@@ -102,7 +102,7 @@ class CacheClaims(dict[str, CacheClaim]):
 
 
 def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
-    """Return the claims of the caches in a namespace: claims that follow a cache, and pinned claims.
+    """Return the claims of the caches in a namespace: the claims for the current digests, and the pinned claims.
 
     A claim with the name of a cache but another owner is omitted, because it contains user data.
     """
@@ -121,7 +121,7 @@ def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
 
 
 def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | None:
-    """Return the cache claim of a volume, found by claim name or image digest; None for other volumes."""
+    """Return the cache claim of a volume, which is found by claim name or image digest; None for other volumes."""
     claim = volume.get("persistentVolumeClaim")
     if claim is not None:
         return claims.get(str(claim.get("claimName") or ""))
@@ -130,7 +130,7 @@ def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | N
 
 
 def find_unknown_digest(claims: CacheClaims, claim: str) -> str:
-    """Return the cache's following claim if a pinned claim has an unknown digest of the cache; empty otherwise."""
+    """Return the name of a cache's current claim if a pinned claim has an unknown digest; otherwise empty."""
     begins, _ = split_pinned_claim(claim)
     if not begins or claim in claims:
         return ""

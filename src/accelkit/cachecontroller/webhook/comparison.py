@@ -1,4 +1,4 @@
-"""Comparison of a pod's variables with the values at capture, because differences usually cause cache misses."""
+"""Comparison of a pod's environment variables with the values at capture; differences usually cause cache misses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.kernelcache.formats.recorded import is_counted, list_differing, select_comparable
 from accelkit.texts import shorten
 
-# Pod fields with values that differ between pods or nodes.
+# Pod fields whose values differ between pods or nodes.
 _CHANGING: Final = {
     **dict.fromkeys(("status.podIP", "status.podIPs", "metadata.name", "metadata.uid"), "pod"),
     **dict.fromkeys(("status.hostIP", "status.hostIPs", "spec.nodeName"), "node"),
@@ -17,7 +17,7 @@ _CHANGING: Final = {
 
 
 def compare_environment(pod: Object, claims: CacheClaims) -> list[str]:
-    """Return a warning for each variable of a container that differs from its value at capture.
+    """Return a warning for each environment variable of a container whose value differs from the value at capture.
 
     Args:
         pod: pod with its final volumes.
@@ -61,7 +61,7 @@ def _list_variables(container: Object) -> dict[str, str]:
 
 
 def _list_changing(container: Object) -> dict[str, str]:
-    """Return the variables with values that differ between pods or nodes, with the pod field of each variable."""
+    """Return the variables whose values differ between pods or nodes, with the pod field of each variable."""
     fields = {
         name: str(((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or "")
         for name, each in _find_own(container).items()

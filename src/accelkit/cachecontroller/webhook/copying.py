@@ -1,4 +1,4 @@
-"""Private copies of caches: an emptyDir, and the init container that fills it from a read-only claim."""
+"""Private copies of caches: an emptyDir volume, and the init container that fills it from a read-only claim."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from accelkit.gkm import names
 from accelkit.gkm.objects import CacheMount
 from accelkit.model.units import parse_milli
 
-# Prefix for the webhook's volumes and init containers, by which cache agents recognize private copies.
+# Name prefix of the webhook's volumes and init containers, which cache agents use to recognize private copies.
 PREFIX: Final = names.VOLUME_PREFIX
 _FROM, _TO = "/accelkit/from", "/accelkit/to"
-# The user of accelkit's image. All users can write to the files of a copy, because only the pod mounts the folder.
+# User ID of accelkit's image. All users can write to the files of a copy, because only the pod mounts the folder.
 _IMAGE_USER: Final = 65532
 _MIB: Final = 1 << 20
 _MARGIN_BYTES: Final = 4 << 30
@@ -32,12 +32,12 @@ def name_copy(*parts: str) -> str:
 def build_volume(name: str, cache_bytes: int) -> Object:
     """Return the volume of a private copy.
 
-    The size limit is twice the cache size plus 4 GiB, because the workload adds files, and the kubelet evicts pods that
-    exceed the limit.
+    The size limit is twice the cache size plus 4 GiB, because the workload adds files, and because the kubelet evicts
+    pods that exceed the limit.
 
     Args:
         name: name of the volume.
-        cache_bytes: size of the cache; 0 if the size is unknown, which means no limit.
+        cache_bytes: size of the cache; 0 if the size is unknown, so that no limit is set.
     """
     limit = -(-(2 * cache_bytes + _MARGIN_BYTES) // _MIB)
     return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
@@ -53,7 +53,7 @@ def build_container(
         source: name of the volume to copy.
         image: accelkit image.
         pod: pod with all mounts of the private copy.
-        mounts: mount paths to rewrite the files for, the root first; empty if no rewriting is needed.
+        mounts: mount paths for which the files are rewritten, the root first; empty if no rewriting is needed.
         within: folder of the cache in the source volume; empty for the whole volume.
     """
     arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
@@ -76,7 +76,7 @@ def build_container(
 
 
 def find_shortage(pod: Object, cache_bytes: int) -> str:
-    """Return a warning if the pod's ephemeral-storage limits are too small for a copy; empty if they are sufficient."""
+    """Return a warning if the pod's ephemeral-storage limits are too low for a copy; empty if they are sufficient."""
     resources = [each.get("resources") or {} for each in pod["spec"].get("containers") or []]
     limits = [limit for each in resources if (limit := (each.get("limits") or {}).get(_STORAGE)) is not None]
     try:
@@ -97,7 +97,7 @@ def fills_copy(container: Object, mount: Object) -> bool:
 
 
 def _build_security_context(volume: str, pod: Object) -> Object:
-    """Return a security context for the Restricted pod security standard, with the workload's user if it is known."""
+    """Return a security context for the Restricted Pod Security Standard, with the workload's user if known."""
     spec = pod["spec"]
     of_pod = spec.get("securityContext") or {}
     users, groups = set(), set()
@@ -123,12 +123,12 @@ def _build_security_context(volume: str, pod: Object) -> Object:
     elif of_pod.get("runAsUser") is not None:
         # Without this field, the container would inherit the pod's user, which may be root.
         context["runAsUser"] = of_pod["runAsUser"] or _IMAGE_USER
-    # Without the field, the user of the image applies, or the cluster assigns a user.
+    # Without this field, the user of the image applies, or the cluster assigns a user.
     return context
 
 
 def _build_resources(containers: Sequence[Object]) -> Object:
-    """Return resources that change neither the QoS class nor the effective requests of the pod."""
+    """Return resources that do not change the QoS class or the effective requests of the pod."""
     resources: dict[str, Object] = {"requests": {}, "limits": {}}
     for resource, least in (("cpu", _CPU), ("memory", _MEMORY)):
         limits = [((each.get("resources") or {}).get("limits") or {}).get(resource) for each in containers]
@@ -142,10 +142,10 @@ def _build_resources(containers: Sequence[Object]) -> Object:
 
 
 def _choose_least(least: str, limits: Iterable[Any]) -> Any:
-    """Return the desired amount, or the largest limit of the pod if it is lower."""
+    """Return the desired amount, or the highest limit of the pod if that limit is lower."""
     try:
         largest = max(limits, key=parse_milli)
         return least if parse_milli(least) <= parse_milli(largest) else largest
     except QuantityError:
-        # The API server rejects an invalid amount with a better message.
+        # Ignore an invalid amount, because the API server rejects it with a better message.
         return least

@@ -1,4 +1,4 @@
-"""Injection of the caches that a pod requests by annotation: private copy, mounts and environment variables."""
+"""Injection of the caches that a pod requests in its annotation: private copy, mounts and environment variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEIGHT: Final = 50
 
 
 class UnknownCacheError(AnnotationError):
-    """The annotation names an unknown cache.
+    """The annotation refers to an unknown cache.
 
     Attributes:
         cache: name of the cache in the annotation.
@@ -81,7 +81,7 @@ def inject(
 
 
 def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
-    """Add a preference for the nodes where a cache is ready, unless the pod has a preference for hostnames."""
+    """Add a preference for the nodes where a cache is ready, unless the pod already has a preference for hostnames."""
     if not hosts or len(hosts) > _MOST_HOSTS:
         return
     affinity = pod["spec"]["affinity"] = pod["spec"].get("affinity") or {}
@@ -95,7 +95,7 @@ def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
 
 
 def _is_ours(pod: Object, mount: Object, claim: CacheClaim) -> bool:
-    """Return whether a mount is a private copy or a claim of the same cache."""
+    """Return whether a mount uses a private copy or a claim of the same cache."""
     name = str(mount.get("name"))
     volume = find_volume(pod, name) or {}
     if get_claim(volume):
@@ -110,7 +110,7 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
     present = {str(each.get("name")): each for each in container.get("env") or []}
     warnings = []
     for name, value in sorted(variables.items()):
-        # The value for Habana is a folder followed by settings.
+        # The value for Habana consists of a folder and settings.
         folder, comma, rest = value.partition(",")
         desired = move(folder, claim.mount_path, root) + comma + rest
         if name not in present:

@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 # The API server calls the webhook before it validates the pod, so a name can be any text.
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-# Limits, because any client that can reach the port can send reviews of pods with unknown claims.
+# Limits on lookups, because any client that can reach the port can send reviews of pods with unknown claims.
 _MOST_CLAIMS: Final = 32
 _MOST_REQUESTS: Final = 4
-# Shorter than the timeout of the webhook in the API server.
+# Timeout that is shorter than the timeout of the API server for the webhook.
 _SECONDS: Final = 1.5
 
 
@@ -47,7 +47,7 @@ class CacheLookup:
         """Return the caches to which these claims of a namespace belong.
 
         A cache that was created before the pod is always found. Errors are only logged, because admission policies
-        refuse a pod that mounts an unknown cache.
+        reject a pod that mounts an unknown cache.
 
         Args:
             namespace: namespace of the pod.

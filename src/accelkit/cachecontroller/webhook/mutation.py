@@ -1,4 +1,4 @@
-"""Mutation of a pod that is being created: a pure function of the pod and the caches."""
+"""Mutation of a pod that is being created, as a pure function of the pod and the caches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from accelkit.cachecontroller.webhook.replacement import ImageVolume, Replacemen
 from accelkit.gkm.objects import Cache
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
-# The parts of a pod that the webhook changes in addition to annotations. The patch replaces whole parts.
+# Fields of a pod that the webhook changes in addition to annotations. The patch replaces whole fields.
 _PARTS: Final = (
     ("spec", "volumes"),
     ("spec", "initContainers"),
@@ -49,8 +49,8 @@ class Tools:
 
     Attributes:
         image: accelkit image, for the init containers that fill private copies.
-        find_hosts: function that returns the hostname labels of the nodes where a cache is ready; if nodes do not store
-            its files, of the nodes with compatible cards.
+        find_hosts: function that returns the hostname labels of the nodes where a cache is ready. If nodes do not store
+            the files of the cache, it returns the labels of the nodes with compatible cards.
         build_image_volume: function that returns the image volume source for a digest of a cache, and the folder of the
             cache in the image; None if the cache is not delivered as an image volume.
     """
@@ -101,7 +101,7 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     The mutation is idempotent, so other webhooks can run before and after it.
 
     Args:
-        pod: pod from the API server, or the parts that the mutation uses; it is not modified.
+        pod: pod from the API server, or only the fields that the mutation uses; it is not modified.
         namespace: namespace of the pod from the review, because the pod may not contain it yet.
         caches: caches of all namespaces.
         tools: inputs of the mutation.
@@ -183,16 +183,16 @@ def _check(claim: CacheClaim, namespace: str, tools: Tools) -> None:
 
 
 def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
-    # Prefer nodes only for the current digest, because the nodes with a former digest are unknown.
+    # Prefer nodes only for the current digest, because it is unknown which nodes have a previous digest.
     if claim.digest in {"", claim.cache.status.resolved_digest}:
         prefer_nodes(pod, tools.find_hosts(claim.cache))
 
 
 def _annotate(pod: Object, claims: CacheClaims, *, handled: bool) -> None:
-    """Write annotations with the result of the mutation, and replace values from other clients.
+    """Write annotations with the result of the mutation, and replace values that other clients have set.
 
-    A pod that uses caches always gets the annotation of digests, possibly with an empty value. Admission policies
-    refuse such a pod without the annotation, because the webhook did not handle it.
+    A pod that uses caches always gets the annotation that lists digests, possibly with an empty value. Admission
+    policies reject such a pod without the annotation, because the webhook has not handled it.
     """
     annotations = dict(pod["metadata"].get("annotations") or {})
     digests, copies = set[str](), set[str]()
@@ -231,7 +231,7 @@ def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]
 
 
 def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
-    """Return an operation for each changed annotation, because the pod may have annotations that were not decoded."""
+    """Return a patch operation for each changed annotation; other annotations of the pod may not have been decoded."""
     former = (before.get("metadata") or {}).get("annotations")
     present = after["metadata"].get("annotations") or {}
     if former is None:

@@ -1,4 +1,4 @@
-"""Mount paths of a cache in a pod, and the paths for which its files must be rewritten."""
+"""Mount paths of a cache in a pod, and the paths for which the files of the cache must be rewritten."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
         return Places(root)
     others = tuple(each for each in roots if each != root)
     if not home:
-        # The cache has not been judged yet, so the files may be prepared for any path.
+        # The cache has not been evaluated yet, so the files may be prepared for any path.
         return Places(root, others, (CacheMount(root),) if root else ())
     moved = root != home or any(path != captured[within] for within, path in trees.items())
     return Places(root, others, tuple(list_container_mounts(claim, root, trees)) if moved else ())
@@ -64,7 +64,7 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
 def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
     """Return the mounts of a cache in a container, the root first.
 
-    Folders that were captured outside the root keep their paths; folders inside the root move with the root.
+    Folders that were captured outside the root keep their paths. The paths of folders inside the root follow the root.
 
     Args:
         claim: claim of the cache.

@@ -1,6 +1,6 @@
-"""Size limits of a pod that mounts caches, which bound the CPU time of the webhook.
+"""Size limits for pods that mount caches, which limit the CPU time of the webhook.
 
-The webhook compares each volume with all containers and mounts. `reviews.py` limits the memory.
+The webhook compares each volume with all containers and mounts. `reviews.py` limits the memory usage.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Final
 
 from accelkit.cachecontroller.webhook.pods import Object, list_containers
 
-# A pod with a cache for each of ten models is within these limits. The CPU time grows with the product of volumes and
-# mounts, and blocks other requests.
+# A pod with a cache for each of ten models is within these limits. The CPU time is proportional to the number of
+# volumes times the number of mounts, and other requests are blocked during this time.
 MOST_OF_CACHES: Final = 32
 MOST_PARTS: Final = 2000
 

@@ -1,4 +1,4 @@
-"""Access to the parts of a pod that is being created, as decoded JSON that the API server has not validated yet."""
+"""Access to the fields of a pod that is being created, as decoded JSON that the API server has not validated yet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 from accelkit.gkm.names import HOST_FOLDER
 
 Object = dict[str, Any]
-# All types of containers. Ephemeral containers are usually added later, without this webhook.
+# All types of containers. Ephemeral containers are usually added later, when this webhook is not called.
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
-# The root, working directory and open files of a process give access to the whole node.
+# The root, working directory and open files of a process provide access to the whole node.
 _PROCESS_ROOT: Final = re.compile(r"/proc/(.*/)?(root|cwd|fd|kernel-caches)(/|$)")
 
 
@@ -35,7 +35,7 @@ def find_volume(pod: Object, name: str) -> Object | None:
 
 
 def get_claim(volume: Object) -> str:
-    """Return the claim name of a volume; empty if the volume has no claim."""
+    """Return the claim name of a volume; empty if the volume does not use a claim."""
     return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
 
 
@@ -46,7 +46,7 @@ def name_ephemeral_claim(pod: Object, volume: Object) -> str:
 
 
 def find_host_folder(pod: Object) -> str:
-    """Return the name of a hostPath volume that exposes the kernel caches of the node; empty if no volume does."""
+    """Return the name of a hostPath volume that exposes the node's kernel caches; empty if no volume exposes them."""
     root = str(HOST_FOLDER)
     for volume in pod["spec"].get("volumes") or []:
         path = posixpath.normpath("/" + str((volume.get("hostPath") or {}).get("path") or "").lstrip("/"))

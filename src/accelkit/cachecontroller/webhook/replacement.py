@@ -19,7 +19,7 @@ _PROPAGATION: Final = "mountPropagation"
 
 
 class ReplacementError(AccelkitError):
-    """The pod cannot get the cache as requested; the message contains the reason."""
+    """The cache cannot be mounted in the pod as requested; the message contains the reason."""
 
 
 def replace_volume(
@@ -27,16 +27,16 @@ def replace_volume(
 ) -> list[str]:
     """Replace the volume of a cache in place; return warnings.
 
-    If all mounts are read-only, the volume gets the claim of one digest. Otherwise, the containers mount a private copy
-    of this claim. A copy is also used if the files contain a path that differs from the mount path, because frameworks
-    would not find such files, and would fail to write new files.
+    If all mounts are read-only, the source of the volume becomes the claim of one digest. Otherwise, the containers
+    mount a private copy of this claim. A copy is also used if the files contain a path that differs from the mount
+    path, because frameworks would not find such files, and could not write new files.
 
     Raises:
         ReplacementError: another volume has the name of the private copy.
     """
     name = str(volume.get("name"))
     copied = name_copy(name)
-    # If the copy exists, the pod has been handled before, and another webhook may have added a container.
+    # If the copy exists, the webhook has handled the pod before, and another webhook may have added a container since.
     forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if not fills_copy(who, mount)]
     for _, mount in mounts:
@@ -74,7 +74,7 @@ def _translate_folder(mount: Object, status: CacheStatus) -> None:
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
-    """Set the source of a volume to one digest, read-only; return the folder of the cache in it, usually empty."""
+    """Set the source of a volume to one digest, read-only; return the cache's folder in it (usually empty)."""
     if claim.digest and claim.cache.status.delivery == Delivery.IMAGE.value:
         built = build_image_volume(claim.cache, claim.digest)
         if built is not None:
@@ -86,7 +86,7 @@ def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolum
 
 
 def add_copy_volume(pod: Object, name: str, claim: CacheClaim) -> list[str]:
-    """Add the volume of a private copy if it is missing; return warnings.
+    """Add the volume of a private copy if the volume is missing; return warnings.
 
     Raises:
         ReplacementError: a volume of another type has the name.

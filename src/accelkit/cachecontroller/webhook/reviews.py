@@ -1,8 +1,8 @@
 """Decoder of admission reviews, limited to the fields that the webhook uses.
 
-Any client that can reach the port can send 4 MiB of JSON, and decoded JSON can take thirty times as much memory.
-Therefore, the parts of a pod remain undecoded text until they are needed. They are decoded only if the number of
-delimiters, which bounds the required memory, is within a limit.
+Any client that can reach the port can send 4 MiB of JSON, and decoded JSON can need thirty times as much memory.
+Therefore, the fields of a pod are stored as undecoded text until they are needed. They are decoded only if the number
+of delimiters, which bounds the required memory, is within a limit.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from accelkit.cachecontroller.webhook.pods import Object
 from accelkit.model.keys import CACHE_MOUNT_ANNOTATION, CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION
 
 API: Final = "admission.k8s.io/v1"
-# Each delimiter starts or ends at most one value, and a value takes at most 83 bytes in addition to its text. So the
-# limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text, and fewer delimiters.
+# Each delimiter starts or ends at most one value, and a value needs at most 83 bytes in addition to its text.
+# Therefore, the limit corresponds to 17 MiB. A pod that the API server can store has at most 1.5 MiB of text, and fewer
+# delimiters.
 MOST_DELIMITERS: Final = 200_000
 _DELIMITERS: Final = (b",", b"[", b"{", b":")
 _NOTHING: Final = msgspec.Raw()
@@ -39,7 +40,7 @@ class _Kind(msgspec.Struct):
 class Request(msgspec.Struct, rename="camel"):
     """Request of a review; `object` is the undecoded text of the reviewed object."""
 
-    # Part of the response, so a client could otherwise make it large.
+    # Maximum length of the UID, which is copied into the response; otherwise, a client could make the response large.
     uid: Annotated[str, msgspec.Meta(max_length=128)]
     dry_run: bool = False
     namespace: str = ""
@@ -101,7 +102,7 @@ def read_review(body: bytes) -> Review:
 
 
 class ReviewedPod:
-    """Pod in a review. Its parts are decoded in each call, so that a waiting review stores only text.
+    """Pod in a review. Its fields are decoded in each call, so that a waiting review stores only text.
 
     Args:
         request: request of the review.
@@ -118,7 +119,7 @@ class ReviewedPod:
         }
 
     def describe_excess(self) -> str:
-        """Return the reason why decoding the parts would take too much memory; empty if it would not."""
+        """Return the reason why decoding the fields would require too much memory; empty if it would not."""
         count = sum(_count_delimiters(part) for part in self._parts.values())
         if count > MOST_DELIMITERS:
             return (
@@ -136,7 +137,7 @@ class ReviewedPod:
         return self._read({"volumes"})
 
     def read(self) -> Object:
-        """Return the pod with only its name, accelkit's annotations and the parts of its spec that the webhook uses.
+        """Return the pod with only its name, accelkit's annotations and the spec fields that the webhook uses.
 
         Raises:
             MsgspecError: the object is not a valid pod.

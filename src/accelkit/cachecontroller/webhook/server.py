@@ -19,7 +19,7 @@ from accelkit.texts import shorten
 
 # Path in the webhook configuration that the role installs.
 PATH: Final = "/mutate-pods"
-# Limits of the API server on the length and the number of warnings.
+# API server limits for the length and the number of warnings.
 _MAX_WARNING: Final = 256
 _MOST_WARNINGS: Final = 12
 # An object has at most 1.5 MiB, and the review of an update contains two objects. Small reviews have reserved memory.
@@ -27,9 +27,10 @@ LIMITS: Final = BodyLimits(
     each_bytes=4 << 20, together_bytes=32 << 20, seconds=5.0, small_bytes=256 << 10, kept_bytes=8 << 20
 )
 _FORBIDDEN: Final = 403
-# Each API server uses one connection. All connections take turns, so a small number limits the wait of a review.
+# Each API server uses one connection. The connections are served in turn, so a small number of connections limits the
+# delay of a review.
 _CONNECTIONS: Final = 64
-# Errors of the JSON decoder.
+# Errors that the JSON decoder raises.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -111,11 +112,11 @@ class WebhookServer:
             read |= {each.key: each for each in found}
 
     async def _judge(self, pod: ReviewedPod, request: Request, read: Mapping[str, Cache]) -> Mutation | None:
-        """Return the result of the mutation of a pod; None before the caches have been read."""
+        """Return the result of the mutation of a pod; None if the caches have not been read yet."""
         if len(request.object) <= LIMITS.small_bytes:
             return self._judge_now(pod, request.namespace, read)
         async with self._large:
-            # Large pods are handled sequentially, and waiting small pods are handled before each large pod.
+            # Large pods are handled sequentially, and small pods in the queue are handled before each large pod.
             await asyncio.sleep(0)
             return self._judge_now(pod, request.namespace, read)
 

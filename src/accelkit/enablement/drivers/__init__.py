@@ -1,1 +1,1 @@
-"""Drivers of cards: an image for each kernel, upgrades node by node, and predictions about future versions."""
+"""Card drivers: an image for each kernel, upgrades node by node, and predictions about future versions."""

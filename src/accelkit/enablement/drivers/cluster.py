@@ -33,14 +33,14 @@ _DEFINITIONS: Final = build_collection_path("apiextensions.k8s.io/v1", "customre
 
 
 class PlannedCluster(msgspec.Struct, frozen=True):
-    """The drivers of a cluster.
+    """The drivers of a cluster, with the plan for them.
 
     Attributes:
-        plan: the planned DaemonSets, problems and labels.
-        mismatches: drivers and kernels that differ from the desired ones.
+        plan: the planned DaemonSets, the problems, and the node labels.
+        mismatches: drivers and kernels that differ from the desired versions.
         obsolete: DaemonSets that are not in the plan.
         outdated: nodes whose drivers need an upgrade.
-        images: whether the images of the planned sets exist; empty if no registry was queried.
+        images: whether the images of the planned DaemonSets exist; empty if no registry was queried.
         builds: Jobs that build missing images.
         nodes: the selected nodes.
     """
@@ -72,17 +72,18 @@ async def plan_cluster(
         drivers: the drivers by vendor.
         prefix: the prefix for the names of DaemonSets.
         namespace: the namespace of the DaemonSets.
-        in_containers: whether drivers run in DaemonSets; if not, none are planned, and existing ones are obsolete.
+        in_containers: whether drivers run in DaemonSets; if not, no DaemonSets are planned, and existing DaemonSets are
+            obsolete.
         node_selector: labels of the selected nodes.
         registries: the settings of the image registries; None to skip checking images.
         foreign: drivers that other systems load; accelkit does not manage these drivers.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     selected = select_nodes(await list_driver_nodes(api), node_selector)
     nodes, owned = leave_out(selected, foreign, drivers)
-    # Only DaemonSets select their nodes by the label. If KMM or the hosts load the drivers, nodes are not labelled.
+    # Only DaemonSets select their nodes by the label. If KMM or the hosts load the drivers, nodes are not labeled.
     waiting = DriverPlan((), tuple(list_obstacles(nodes, drivers)), {})
     plan = plan_drivers(nodes, drivers, prefix) if in_containers else waiting
     plan = msgspec.structs.replace(plan, problems=(*plan.problems, *owned))
@@ -102,10 +103,10 @@ async def plan_cluster(
 
 
 async def record_kernels(api: ApiClient, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the kernel and vendor labels by which DaemonSets select nodes.
+    """Write the kernel and vendor labels that DaemonSets use to select nodes.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
 
     async def write(name: str) -> None:
@@ -129,7 +130,7 @@ async def clear_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]])
         recorded: the result of `list_recorded`.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
 
     async def write(name: str) -> None:
@@ -140,9 +141,9 @@ async def clear_nodes(api: ApiClient, recorded: Mapping[str, Mapping[str, str]])
 
 
 async def has_module_manager(api: ApiClient) -> bool:
-    """Return whether KMM's resource definition exists.
+    """Return whether the CustomResourceDefinition of KMM exists.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     return await get_if_present(api, build_object_path(_DEFINITIONS, _MODULE_DEFINITION)) is not None

@@ -1,4 +1,4 @@
-"""Driver pods, reduced to the fields that accelkit reads."""
+"""Driver pods, with only the fields that accelkit reads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from accelkit.kube.views.pod import ExplainedPod, PlacedSpec
 
-# The component label of the per-kernel DaemonSets and their pods. It differs from that of other objects, because these
-# DaemonSets have their own pruning rule.
+# The component label of the per-kernel DaemonSets and their pods. It differs from the label of other objects, because
+# these DaemonSets have a separate pruning rule.
 COMPONENT: Final = "driver-container"
 
 
@@ -23,7 +23,7 @@ class _Spec(PlacedSpec, rename="camel"):
 
 
 class DriverPod(ExplainedPod):
-    """A pod of a driver's DaemonSet."""
+    """A pod of a driver DaemonSet."""
 
     spec: _Spec = msgspec.field(default_factory=_Spec)
 

@@ -1,4 +1,4 @@
-"""Drivers that other systems load. accelkit does not install a second driver, because a card can have only one."""
+"""Drivers that other systems load. For these cards, accelkit does not install a second driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.enablement.ownership.survey import survey_owners
 from accelkit.kube.client import ApiClient
 from accelkit.model.keys import DRIVER_VENDOR_LABEL_PREFIX
 
-# The title of the system that loads the driver, by node and vendor.
+# The name of the system that loads the driver, by node and vendor.
 ForeignDrivers = Mapping[str, Mapping[str, str]]
 
 
@@ -23,7 +23,7 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
     """Return the drivers that other systems load, for all nodes.
 
     Raises:
-        ApiError: the API server did not respond, or refuses to list nodes.
+        ApiError: the API server did not respond, or denied access to nodes.
     """
     survey = await survey_owners(api)
     return {
@@ -35,9 +35,9 @@ async def find_foreign_drivers(api: ApiClient) -> ForeignDrivers:
 def leave_out(
     nodes: Iterable[DriverNode], foreign: ForeignDrivers, vendors: Collection[str]
 ) -> tuple[list[DriverNode], list[Problem]]:
-    """Return the nodes with only the vendors whose drivers accelkit installs, and a problem for each foreign driver.
+    """Return the nodes with only the vendors whose drivers accelkit installs, and a problem for each other driver.
 
-    A node label for accelkit's own driver of a vendor takes precedence.
+    If a node has a label for accelkit's driver for a vendor, the label takes precedence.
 
     Args:
         nodes: the nodes of the cluster.

@@ -1,4 +1,4 @@
-"""Check of whether driver images exist in their registries."""
+"""Check whether driver images exist in their registries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def find_images(images: Iterable[str], settings: RegistrySettings) -> dict
     """Return whether each image exists; None if the registry did not respond, or the image name is invalid.
 
     Args:
-        images: the images, with tag or digest.
+        images: the images, each with a tag or digest.
         settings: the settings of the registries.
     """
     limit = asyncio.Semaphore(_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Nodes with driver-related data: kernel, operating system, vendors of cards, and conditions that block changes."""
+"""Nodes with driver-related data: kernel, operating system, card vendors, and conditions that block changes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from accelkit.model.inventory import read_inventory
 from accelkit.model.keys import DRIVER_KERNEL_LABEL, DRIVER_VENDOR_LABEL_PREFIX, INVENTORY_ANNOTATION
 from accelkit.vendors.profiles import Profile
 
-# A kubelet reports the kernel release, which becomes part of an image builder's arguments, next to the registry
-# password.
+# A kubelet can report any kernel release, and the release becomes part of the arguments of an image builder, which has
+# access to the registry password.
 _KERNEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~-]{0,127}")
 
 
 class DriverNode(msgspec.Struct, frozen=True):
-    """A node.
+    """A node with driver-related data.
 
     Attributes:
         name: the name of the Node.
         kernel: the release of the running kernel; empty if it is unknown or invalid.
         system: the operating system of the node.
         architecture: for example `amd64`.
-        kubelet: the version of its kubelet, for example `v1.34.4`.
+        kubelet: the version of the kubelet, for example `v1.34.4`.
         boot_id: the boot ID of the running kernel.
         ready: the status of the condition Ready; None if it is unknown.
-        unschedulable: whether it is cordoned.
-        vendors: the vendors of its cards, sorted; from the inventory and from labels of Node Feature Discovery and
-            vendors' tools.
-        cards: the cards of its inventory; None if the inventory is missing or unreadable.
+        unschedulable: whether the node is cordoned.
+        vendors: the vendors of the node's cards, sorted; from the inventory and from labels that Node Feature Discovery
+            and the vendors' tools write.
+        cards: the cards in the inventory; None if the inventory is missing or unreadable.
         labels: the labels of the Node.
         annotations: the annotations of the Node.
         resource_version: the resource version of the Node when it was read.
@@ -57,7 +57,7 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def obstacle(self) -> Obstacle | None:
-        """The obstacle to changes on this node; None if there is none."""
+        """The condition that blocks changes on this node; None if there is no such condition."""
         if self.ready is not True:
             return "NodeNotReady"
         if self.unschedulable:
@@ -66,17 +66,17 @@ class DriverNode(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> dict[str, str]:
-        """The labels by which driver DaemonSets select the node."""
+        """The labels that driver DaemonSets use to select the node."""
         ours = (key for key in self.labels if key == DRIVER_KERNEL_LABEL or key.startswith(DRIVER_VENDOR_LABEL_PREFIX))
         return {key: self.labels[key] for key in sorted(ours)}
 
     def list_drivers(self, vendor: str) -> tuple[str, ...]:
-        """Return the driver versions that a vendor's cards report, sorted; `""` for a card that reports none."""
+        """Return the driver versions that a vendor's cards report, sorted; `""` for a card without a version."""
         return tuple(sorted({card.driver_version for card in self.cards or () if card.vendor == vendor}))
 
 
 def convert_node(node: SystemNode, profiles: Mapping[str, Profile]) -> DriverNode:
-    """Return a node with driver-related data. If the inventory is unreadable, the vendors come from labels only."""
+    """Return a node with driver-related data. If the inventory is unreadable, only labels specify the vendors."""
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     info = node.status.node_info
     inventory = read_inventory(annotations.get(INVENTORY_ANNOTATION))
@@ -107,7 +107,7 @@ def select_nodes(nodes: Iterable[DriverNode], selector: Mapping[str, str]) -> li
 def _find_vendors(
     cards: tuple[Card, ...] | None, labels: Mapping[str, str], profiles: Mapping[str, Profile]
 ) -> tuple[str, ...]:
-    # Cards without a driver may be missing from the inventory, so their vendors come from labels.
+    # Cards without a driver may be missing from the inventory, so their vendors are read from labels.
     of_cards = {card.vendor for card in cards or ()}
     labelled = {
         name

@@ -17,7 +17,7 @@ async def list_driver_nodes(api: ApiClient) -> list[DriverNode]:
     """Return all nodes, by name.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     found, _ = await list_all(api, NODES, SystemNode)
     profiles = load_usable_profiles().profiles
@@ -28,7 +28,7 @@ async def read_driver_node(api: ApiClient, name: str) -> DriverNode:
     """Return one node.
 
     Raises:
-        ApiError: the API server refused the request or did not respond, or the node cannot be read.
+        ApiError: the API server rejected the request or did not respond, or the Node object is unreadable.
     """
     try:
         node = msgspec.json.decode(await api.get(build_node_path(name)), type=SystemNode)

@@ -21,7 +21,7 @@ FutureReason = Literal["Works", VersionReason, ApiReason, CacheReason]
 DriverReason = Literal[Obstacle, PlanReason, ImageReason, HostReason, RunReason, UpgradeReason, FutureReason]
 
 NEXT_ACTIONS: Final[dict[DriverReason, str]] = {
-    # Reasons that concern a node and its kernel.
+    # Reasons about a node and its kernel.
     "NodeNotReady": "find out why its kubelet does not report (kubectl describe node), then run the playbook again",
     "NodeCordoned": "uncordon it, or add it to accelkit_driver_nodes to upgrade its driver while it is cordoned",
     "KernelUnknown": "wait until its kubelet reports nodeInfo.kernelVersion, then run the playbook again",
@@ -29,7 +29,7 @@ NEXT_ACTIONS: Final[dict[DriverReason, str]] = {
     "SystemUnknown": "add an entry for this kernel to kernel_mappings, with an image that does not contain ${OS}",
     "TwoSystems": "install different kernels on these nodes, or exclude the nodes of one system with "
     "accelkit_driver_node_selector",
-    # Reasons that concern images, packages and modules.
+    # Reasons about images, packages and modules.
     "NotConfigured": "add the vendor to accelkit_driver_vendors",
     "NoDriverImage": "configure an image for this kernel in accelkit_driver_vendors (kernel_mappings or image)",
     "ImageMissing": "push the image, or add a build for the vendor to accelkit_driver_vendors",
@@ -39,7 +39,7 @@ NEXT_ACTIONS: Final[dict[DriverReason, str]] = {
     "PackageUnknown": "connect to the hosts (accelkit_node_connection), or query their package manager manually",
     "HostsOwnDriver": "check on a host whether the driver's module exists for it: modinfo -k KERNEL MODULE",
     "NoModuleManager": "install KMM, or set accelkit_driver_mode to another mode",
-    # Reasons that concern a running driver.
+    # Reasons about a running driver.
     "DriverOwned": "no action is needed; to install accelkit's driver, remove the other one from the node, or set "
     "accelkit_adopt_nodes: true",
     "DriverVersionUnknown": "check the log of the node's agent; the driver is unknown until the agent reports it",
@@ -48,13 +48,13 @@ NEXT_ACTIONS: Final[dict[DriverReason, str]] = {
     "DriverPodNotReady": "check the driver pod on the node (kubectl describe pod, kubectl logs)",
     "CardUnhealthy": "read the card's health_reason in accelkit inspect NODE, and docs/reference/health.md",
     "CheckFailed": "read the stage's evidence: ansible-playbook playbooks/verify.yml -i INVENTORY",
-    # Reasons that concern an upgrade.
+    # Reasons about an upgrade.
     "RecordUnreadable": "delete the node's annotation accelkit.io/driver-upgrade, and decide whether to uncordon it",
     "UncordonedByHand": "the node was uncordoned during the upgrade; run playbooks/driver.yml again to restart it",
     "PodsRemain": "delete these pods, or relax their PodDisruptionBudgets, then run playbooks/driver.yml again",
     "UpgradeFailed": "fix the problem that the evidence describes, then run playbooks/driver.yml again",
     "Interrupted": "run playbooks/driver.yml again; it continues where the last run ended",
-    # Reasons that concern future versions.
+    # Reasons about future versions.
     "Works": "no action is needed",
     "KubeletTooOld": "upgrade the node's kubelet first",
     "KubeletTooNew": "upgrade the control plane to the kubelet's version first",

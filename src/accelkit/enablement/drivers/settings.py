@@ -1,4 +1,4 @@
-"""Settings of a vendor's driver, and the image that they specify for a kernel."""
+"""Settings of a vendor's driver, and the driver image that the settings specify for a kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.texts import list_some, shorten
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _RELEASE: Final = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
-# Image tags may not contain these characters. Kernel releases may also have plus signs and tildes.
+# Characters that image tags must not contain. Kernel releases may contain plus signs and tildes, for example.
 _NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.-]")
 KERNEL_VARIABLES: Final = frozenset(
     {
@@ -26,14 +26,14 @@ KERNEL_VARIABLES: Final = frozenset(
 
 
 class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The image for kernels that equal `literal` or match `regexp`."""
+    """The driver image for kernels that equal `literal` or match `regexp`."""
 
     image: str
     literal: str = ""
     regexp: str = ""
 
     def __post_init__(self) -> None:
-        """Reject a mapping that matches all kernels or none."""
+        """Reject a mapping that matches all kernels or no kernel."""
         if bool(self.literal) == bool(self.regexp):
             raise ValueError("set either literal or regexp")
         if self.regexp:
@@ -43,7 +43,7 @@ class KernelMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"regexp {shorten(self.regexp)!r} is not a valid regular expression") from exc
 
     def matches(self, kernel: str) -> bool:
-        """Return whether the mapping applies to a kernel. As in KMM, a regexp may match a part of the release."""
+        """Return whether the mapping applies to a kernel. As in KMM, `regexp` may match a part of the release."""
         return kernel == self.literal if self.literal else re2.search(self.regexp, kernel) is not None
 
 
@@ -53,12 +53,12 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         containerfile: the text of the Containerfile, with build arguments KERNEL_FULL_VERSION and DRIVER_VERSION.
         builder: the builder image, for example kaniko or buildah.
-        args: arguments of the builder; may contain `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel's
+        args: arguments of the builder, which may contain `${IMAGE}`, `${CONTAINERFILE}`, `${CONTEXT}` and the kernel
             variables.
-        push_secret: name of a Secret of type kubernetes.io/dockerconfigjson, for pushing the image.
+        push_secret: name of a Secret of type kubernetes.io/dockerconfigjson that is used to push the image.
         entitlement_secret: name of a Secret for entitled builds, mounted at /etc/pki/entitlement.
-        node_selector: labels of the nodes that may build, because their kubelets can read both Secrets; empty for any
-            node.
+        node_selector: labels of the nodes on which the Job may run; the kubelets of these nodes can read the Secrets.
+            Empty for any node.
     """
 
     containerfile: str
@@ -70,7 +70,7 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A folder of the node in a driver's container, at the same path; `propagation` is Kubernetes' mountPropagation."""
+    """A folder of the node that a driver's container mounts at the same path; `propagation` is the mountPropagation."""
 
     path: str
     read_only: bool = False
@@ -87,18 +87,19 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         version: the version of the driver, as the vendor's cards report it; empty for any version.
-        image: the image for kernels without a mapping, with variables such as `${KERNEL_FULL_VERSION}`; empty for none.
+        image: the image for kernels without a mapping; may contain variables such as `${KERNEL_FULL_VERSION}`; empty
+            for none.
         kernel_mappings: the mappings; the first match applies.
-        packages: packages for hosts, named and pinned as in their package managers, with the same variables.
+        packages: packages for hosts, in the syntax of the hosts' package manager; may contain the same variables.
         module: the kernel module that KMM loads, for example `nvidia` or `amdgpu`.
-        build: the build of missing images; None if a missing image is an error.
+        build: the settings for building missing images; None if a missing image is an error.
         command: the command of the container; empty for the command of its image.
         args: the arguments of the container.
-        env: the environment of the container.
-        mounts: folders of the node to mount, in addition to the default ones.
+        env: the environment variables of the container.
+        mounts: folders of the node to mount, in addition to the default folders.
         ready: a command in the container that succeeds once the driver is loaded; empty to check that `module` is
             loaded.
-        in_tree_module: the module that KMM unloads first, for example `nouveau`.
+        in_tree_module: the module that KMM unloads before it loads `module`, for example `nouveau`.
         selector: labels of the nodes on which KMM loads the module.
     """
 
@@ -117,7 +118,7 @@ class VendorDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: dict[str, str] = {}
 
     def find_pattern(self, kernel: str) -> str:
-        """Return the image pattern for a kernel; empty if there is none."""
+        """Return the image pattern for a kernel; empty if there is no pattern."""
         found = next((each.image for each in self.kernel_mappings if each.matches(kernel)), "")
         return found or self.image
 
@@ -126,7 +127,7 @@ def read_drivers(given: Mapping[str, object]) -> dict[str, VendorDriver]:
     """Return the drivers by vendor from the setting `accelkit_driver_vendors`.
 
     Raises:
-        ConfigurationError: the setting is invalid; the message names the invalid part.
+        ConfigurationError: the setting is invalid; the message contains the invalid field.
     """
     drivers = {vendor: _read_driver(vendor, each) for vendor, each in given.items()}
     for driver in drivers.values():
@@ -146,10 +147,10 @@ def _read_driver(vendor: str, given: object) -> VendorDriver:
 
 
 def check_pattern(pattern: str) -> None:
-    """Reject unknown variables.
+    """Reject a pattern with unknown variables.
 
     Raises:
-        ConfigurationError: the pattern has an unknown variable.
+        ConfigurationError: the pattern contains an unknown variable.
     """
     if unknown := [name for name in _VARIABLE.findall(pattern) if name not in KERNEL_VARIABLES]:
         raise ConfigurationError(
@@ -159,7 +160,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def list_variables(kernel: str, system: System, vendor: str, version: str) -> dict[str, str]:
-    """Return the values of the pattern variables; values derived from an invalid release are empty."""
+    """Return the values of the pattern variables; a value is empty if it is derived from an invalid release."""
     found = _RELEASE.match(kernel)
     x, y, z = (found[1], found[2], found[3] or "0") if found else ("", "", "")
     return {
@@ -182,5 +183,5 @@ def fill_pattern(pattern: str, variables: Mapping[str, str]) -> str:
 
 
 def needs_system(pattern: str) -> bool:
-    """Return whether a pattern contains the operating system."""
+    """Return whether a pattern contains a variable for the operating system."""
     return any(name in {"OS", "OS_ID", "OS_VERSION"} for name in _VARIABLE.findall(pattern))

@@ -1,4 +1,4 @@
-"""The operating system of a node, in the short form of image tags: `rhel9.4`, `ubuntu22.04`."""
+"""The operating system of a node, in the short form that image tags use, such as `rhel9.4` or `ubuntu22.04`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 _ID: Final = "feature.node.kubernetes.io/system-os_release.ID"
 _VERSION: Final = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
-# The os-release ID for each prefix of `PRETTY_NAME`, which kubelets report; the longest prefix first.
+# The os-release ID for each prefix of `PRETTY_NAME`, which kubelets report. Longer prefixes are first.
 _NAMES: Final = (
     ("red hat enterprise linux coreos", "rhcos"),
     ("red hat enterprise linux", "rhel"),
@@ -21,18 +21,19 @@ _NAMES: Final = (
     ("oracle linux server", "ol"),
     ("rocky linux", "rocky"),
 )
-# RHEL CoreOS 4.16 reports 416.94.202405.
+# For example, RHEL CoreOS 4.16 reports 416.94.202405.
 _PACKED: Final = re.compile(r"^(4)(\d\d)\b")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _SERVICE_PACK: Final = re.compile(r"\bSP(\d+)\b")
 
 
-# The maximum length of the ID and of the version. A kubelet may report any text, and both become part of objects.
+# The maximum length of the ID and of the version. A kubelet may report any text, and the ID and the version become part
+# of objects.
 _MOST: Final = 32
 
 
 class System(msgspec.Struct, frozen=True):
-    """An operating system; both fields are empty if unknown. Patch levels do not distinguish systems."""
+    """An operating system, without its patch level; both fields are empty if it is unknown."""
 
     id: str = ""
     version: str = ""

@@ -20,11 +20,11 @@ from accelkit.model.stage import NodeState, StageRecord, read_record
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holders:
-    """Titles of the other owners of a node's parts; empty if there are none.
+    """Titles of the other owners of a node's cards and driver; empty if there are no other owners.
 
     Attributes:
-        cards: the owners of its cards, or the managers of the node.
-        driver: the owners of the driver of its cards.
+        cards: the owners of the cards, or the systems that manage the node.
+        driver: the owners of the driver of the cards.
     """
 
     cards: str = ""
@@ -39,13 +39,14 @@ class ClusterFacts:
     """The lists from which the facts are derived.
 
     Attributes:
-        namespace: the namespace of accelkit.
-        nodes: the nodes to judge.
+        namespace: accelkit's namespace.
+        nodes: the nodes to evaluate.
         pods: accelkit's own pods.
-        caches: the reports of the cache agents; None if the API server does not serve them.
-        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
-        holders: the other owners of each node, by its name.
-        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        caches: the reports of the cache agents; None if the API server does not serve this kind.
+        monitoring: the monitoring configuration of the cluster and the metrics of the agents; None if monitoring is not
+            installed.
+        holders: the other owners of each node, by node name.
+        driver_mode: the mode in which accelkit installs drivers; empty if the mode is unknown.
         named: names of nodes that the user requested.
     """
 
@@ -64,16 +65,17 @@ class NodeFacts:
     """The facts about one node.
 
     Attributes:
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         node: the Node object.
         inventory: the inventory of the node's cards, or the error if it is unreadable; None if it is missing.
         state: the current state of the node.
-        record: the results of the checks with pods; None if they cannot be read.
+        record: the results of the checks with pods; None if the results cannot be read.
         pods: accelkit's own pods on the node.
-        caches: the reports of the node's kernel caches; None if these are not installed.
-        monitoring: the monitoring of the cluster and the metrics of the agents; None if monitoring is not installed.
-        holders: the other owners of parts of the node.
-        driver_mode: the mode in which accelkit installs drivers; empty if it is unknown.
+        caches: the reports about the node's kernel caches; None if kernel caches are not installed.
+        monitoring: the monitoring configuration of the cluster and the metrics of the agents; None if monitoring is not
+            installed.
+        holders: the other owners of the node's cards and driver.
+        driver_mode: the mode in which accelkit installs drivers; empty if the mode is unknown.
         named: whether the user requested this node by name.
     """
 
@@ -96,10 +98,10 @@ class NodeFacts:
 
     @property
     def cards(self) -> Inventory:
-        """The inventory of a node that has been discovered.
+        """The inventory of a node that has passed the stage `discover`.
 
         Raises:
-            InventoryError: the node has no readable inventory. Only the first stage handles this case.
+            InventoryError: the node does not have a readable inventory. Only the first stage handles this case.
         """
         if isinstance(self.inventory, Inventory):
             return self.inventory
@@ -113,7 +115,7 @@ class NodeFacts:
 
 
 def list_node_facts(cluster: ClusterFacts) -> Iterator[NodeFacts]:
-    """Yield the facts about each node, by name."""
+    """Yield the facts about each node, ordered by node name."""
     pods = _group_pods(cluster.pods)
     caches = _group_caches(cluster.caches)
     nodes = () if isinstance(cluster.nodes, Unread) else cluster.nodes

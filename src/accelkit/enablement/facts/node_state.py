@@ -1,4 +1,4 @@
-"""The state of a node for which check results are valid: its boot, kernel, drivers and cards."""
+"""The state of a node for which check results are valid: the boot, kernel, drivers and cards of the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.stage import NodeState
 
 
 def read_inventory(node: Node) -> Inventory | InventoryError | None:
-    """Return a node's inventory, or the error if it is unreadable; None if it is missing."""
+    """Return a node's inventory, or the error if the inventory is unreadable; None if it is missing."""
     text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
         return None
@@ -22,6 +22,6 @@ def read_inventory(node: Node) -> Inventory | InventoryError | None:
 
 
 def build_state(node: Node, inventory: Inventory | InventoryError | None) -> NodeState:
-    """Return the current state of a node with this inventory; unknown parts are empty."""
+    """Return the current state of a node with this inventory; unknown fields are empty."""
     info, cards = node.status.node_info, inventory.cards if isinstance(inventory, Inventory) else None
     return describe_state(info.boot_id, info.kernel_version, cards)

@@ -1,6 +1,7 @@
-"""Nodes and accelkit's own pods, with the fields that are used to judge stages, under their JSON names.
+"""Nodes and accelkit's own pods, with the fields that are used to evaluate stages, under their JSON names.
 
-These types are separate, because the extender decodes thousands of nodes and pods without these fields.
+These types are separate from the extender's types, because the extender decodes thousands of nodes and pods without
+these fields.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class NodeDetails(Node):
 
     @property
     def ready(self) -> ExplainedCondition | None:
-        """The condition Ready; None if the kubelet never wrote it."""
+        """The condition Ready; None if the kubelet has never written it."""
         return next((each for each in self.status.conditions or () if each.type == "Ready"), None)
 
 
@@ -57,17 +58,17 @@ class OwnPodSpec(PlacedSpec, rename="camel"):
 
 
 class OwnPod(ExplainedPod):
-    """A pod of accelkit."""
+    """One of accelkit's pods."""
 
     spec: OwnPodSpec = msgspec.field(default_factory=OwnPodSpec)
 
     @property
     def component(self) -> str:
-        """The accelkit component that the pod runs, according to its label."""
+        """The accelkit component that the pod runs, according to the pod's label."""
         return (self.metadata.labels or {}).get(COMPONENT_LABEL, "")
 
     def find_port(self, name: str) -> int | None:
-        """Return the number of a named port; None if no container has it."""
+        """Return the number of a named port; None if no container has this port."""
         ports = (port for each in self.spec.containers or () for port in each.ports or ())
         return next((port.container_port for port in ports if port.name == name), None)
 
@@ -78,5 +79,5 @@ class OwnPod(ExplainedPod):
 
     @property
     def current(self) -> bool:
-        """Whether the pod has not ended and is not being deleted."""
+        """Whether the pod has not terminated and is not being deleted."""
         return self.metadata.deletion_timestamp is None and not self.terminal

@@ -1,4 +1,4 @@
-"""State of an accelkit program on a node, derived from the program's pod on that node."""
+"""State of an accelkit program on a node, derived from the program's pods on that node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kube.views.pod import ContainerStatus
 
 
 class PodState(Enum):
-    """States of a program's pod on a node."""
+    """State of a program's pod on a node."""
 
     READY = auto()
     MISSING = auto()
@@ -28,7 +28,7 @@ class ProgramPod:
 
 
 def find_program_pod(pods: Sequence[OwnPod]) -> ProgramPod:
-    """Return the state of a program's pods on one node. During a replacement there may be two."""
+    """Return the state of a program's pods on one node; two pods may exist while one replaces the other."""
     if not pods:
         return ProgramPod(PodState.MISSING, "its pod is missing on the node")
     if ready := next((pod for pod in pods if pod.ready), None):

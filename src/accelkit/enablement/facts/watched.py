@@ -18,12 +18,12 @@ class AgentMetrics:
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """An agent that serves no metrics, because its port is 0."""
+    """An agent that does not serve metrics, because the metrics port is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
-    """The monitoring of a cluster that scrapes accelkit's services.
+    """The monitoring configuration of a cluster that scrapes accelkit's Services.
 
     Attributes:
         by: the object that configures scraping, as part of a sentence.

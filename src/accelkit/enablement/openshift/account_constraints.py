@@ -1,4 +1,4 @@
-"""Constraints for the ServiceAccounts of workloads that a role applies, and of pods that accelkit's programs create."""
+"""Constraints for the ServiceAccounts of workloads that a role applies, and of pods that accelkit creates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from accelkit.enablement.openshift.constraints import (
     write_constraints,
 )
 
-# The pods of the cache controller's Jobs and DaemonSets. They use the namespace's default ServiceAccount, as do the
-# check pods, which have no volumes.
+# The pods of the cache controller's Jobs and DaemonSets. These pods use the namespace's default ServiceAccount. The
+# check pods also use it, and do not have volumes.
 FILLING_POD: Final[dict[str, Any]] = {
     "automountServiceAccountToken": False,
     "securityContext": {
@@ -45,7 +45,7 @@ FILLING_POD: Final[dict[str, Any]] = {
         {"name": "pull-0", "secret": {}},
     ],
 }
-# Pods that fetch an image have no fsGroup.
+# Pods that pull an image do not have an fsGroup.
 FETCHING_POD: Final[dict[str, Any]] = {
     **FILLING_POD,
     "securityContext": {key: each for key, each in FILLING_POD["securityContext"].items() if key != "fsGroup"},
@@ -60,14 +60,15 @@ class _Account:
 
 
 def name_constraints(namespace: str, account: str) -> str:
-    """Return the name of a ServiceAccount's constraints. It is unique, because namespace names contain no dots."""
+    """Return the name of a ServiceAccount's constraints. Names are unique because namespace names contain no dots."""
     return f"{namespace}.{account}"
 
 
 def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return these objects, preceded by the constraints that their pods need for admission.
+    """Return the given objects, preceded by the constraints that the pods of these objects need for admission.
 
-    Constraints have the labels of the ServiceAccount's first workload, so they are pruned and removed with it.
+    Constraints have the labels of the ServiceAccount's first workload, so that they are pruned and removed together
+    with the workload.
 
     Raises:
         ConfigurationError: the template of a workload is not a valid pod specification.
@@ -76,17 +77,17 @@ def add_constraints(definitions: Sequence[Mapping[str, Any]]) -> list[Mapping[st
 
 
 def write_created_constraints(namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the constraints for pods that fill volumes, fetch images, or check nodes."""
+    """Return the constraints for pods that fill volumes, pull images, or check nodes."""
     needed = needed_constraints(FILLING_POD, FETCHING_POD)
     users = [_name_user(namespace, "default")]
     return write_constraints(needed, name_constraints(namespace, "default"), users=users, labels=labels)
 
 
 def find_refused(workloads: Iterable[Mapping[str, Any]], written: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each workload whose constraints are missing or would refuse its pods.
+    """Return a sentence for each workload whose constraints are missing or would not admit its pods.
 
     Args:
-        workloads: the workloads from the API server; those without a pod template are ignored.
+        workloads: the workloads from the API server; workloads without a pod template are ignored.
         written: the SecurityContextConstraints of the cluster.
     """
     found = {each["metadata"]["name"]: each for each in written}
@@ -126,7 +127,7 @@ def _list_constraints(definitions: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the namespace, ServiceAccount and pod specification of an object that is, or creates, a pod."""
+    """Yield the namespace, ServiceAccount and pod specification of an object that is a pod or creates pods."""
     spec = each.get("spec") or {}
     if each.get("kind") == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -134,7 +135,7 @@ def _find_pods(each: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
         spec = (spec.get("template") or {}).get("spec") or {} if isinstance(spec.get("template"), Mapping) else {}
     if not spec.get("containers"):
         return
-    # Without a namespace, an object and its pods are created in the default namespace of the client.
+    # If the namespace is missing, an object and its pods are created in the default namespace of the client.
     namespace = each["metadata"].get("namespace") or "default"
     yield namespace, spec.get("serviceAccountName") or "default", spec
 

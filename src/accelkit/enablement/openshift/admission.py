@@ -1,7 +1,7 @@
-"""Check of a pod against SecurityContextConstraints, with the same rules as OpenShift's admission.
+"""Check of a pod against SecurityContextConstraints, with the same rules as OpenShift's admission plugin.
 
-The pod is checked without the values that admission adds (the namespace's groups, a level), because these values
-satisfy the strategy that adds them.
+The pod is checked without the values that admission adds, such as the namespace's groups and an SELinux level. These
+values always satisfy the strategy that adds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.enablement.openshift.pod_security import (
 
 
 def find_violations(pod_spec: Mapping[str, object], constraints: Constraints) -> list[str]:
-    """Return the reasons why a pod would be refused or changed, sorted; empty if it is admitted unchanged.
+    """Return the reasons why a pod would be rejected or changed, sorted; empty if it is admitted unchanged.
 
     Raises:
         ConfigurationError: the specification is not a valid pod specification.
@@ -95,7 +95,7 @@ def _judge_user(each: ContainerSecurity, strategy: UserStrategy) -> Iterator[str
         return
     lowest = strategy.uid if strategy.type == MUST else strategy.uid_range_min
     highest = strategy.uid if strategy.type == MUST else strategy.uid_range_max
-    # Without numbers, the range of the namespace applies, which is unknown here.
+    # If the strategy does not contain numbers, the range of the namespace applies, which is unknown here.
     if lowest is None or highest is None or not lowest <= each.user <= highest:
         yield f"the user {each.user} is not allowed"
 

@@ -1,4 +1,4 @@
-"""Objects with which OpenShift's operator scales machine sets: one for each set, and one for the cluster."""
+"""Objects that OpenShift's operator uses to scale machine sets: one for each set, and one for the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from accelkit.enablement.openshift.machine_sets import MACHINE_API, DesiredMachineSet, derive_machine_set
 
-# The only name that the operator reads.
+# The operator reads only the ClusterAutoscaler with this name.
 _CLUSTER_AUTOSCALER: Final = "default"
 
 
@@ -17,13 +17,13 @@ def write_machine_objects(
     labels: Mapping[str, str],
     cluster_autoscaler: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return MachineSets, their MachineAutoscalers and the ClusterAutoscaler, in the order in which they are applied.
+    """Return MachineSets, their MachineAutoscalers and the ClusterAutoscaler, in the order of application.
 
     Args:
         desired: the desired sets.
         existing: the MachineSets of the cluster.
-        labels: labels of the objects.
-        cluster_autoscaler: specification of the ClusterAutoscaler; empty to write none.
+        labels: the labels of the objects.
+        cluster_autoscaler: the specification of the ClusterAutoscaler; empty if no ClusterAutoscaler is written.
 
     Raises:
         ConfigurationError: a set cannot be created as desired.

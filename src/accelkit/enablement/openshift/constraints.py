@@ -1,8 +1,8 @@
-"""SecurityContextConstraints: the permissions of a ServiceAccount's pods on OpenShift, computed from their templates.
+"""SecurityContextConstraints for a ServiceAccount's pods on OpenShift, computed from the pod templates.
 
-Only permissions that a template uses are allowed, so an attacker who controls one of accelkit's ServiceAccounts gets no
-more permissions than its pods have. A strategy without ranges uses those of the namespace, as OpenShift does for every
-pod.
+Only permissions that a template uses are allowed. Therefore, an attacker who controls one of accelkit's ServiceAccounts
+does not get more permissions than its pods have. If a strategy does not specify ranges, OpenShift uses the ranges of
+the namespace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NON_ROOT: Final = "MustRunAsNonRoot"
 
 
 class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The users that containers may run as; only the numbers that the type uses are set."""
+    """The users that containers may run as. Only the numbers that the strategy type uses are set."""
 
     type: str
     uid: int | None = None
@@ -38,7 +38,7 @@ class UserStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class ContextStrategy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The SELinux contexts that containers may run in; without options, the context with their namespace's level."""
+    """The SELinux contexts that containers may have; without options, the context with the namespace's level."""
 
     type: str
     se_linux_options: SELinuxOptions | None = None
@@ -52,14 +52,14 @@ class IdRange(msgspec.Struct, frozen=True):
 
 
 class GroupStrategy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The groups that pods may have; without ranges, the groups of their namespace."""
+    """The groups that pods may have; without ranges, the groups of the namespace."""
 
     type: str
     ranges: tuple[IdRange, ...] = ()
 
 
 class Constraints(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The fields of SecurityContextConstraints that affect admission, without the users to which they apply."""
+    """The fields of SecurityContextConstraints that affect admission, without the users they apply to."""
 
     allow_host_dir_volume_plugin: bool
     allow_host_ipc: bool = msgspec.field(name="allowHostIPC")
@@ -79,7 +79,7 @@ class Constraints(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     seccomp_profiles: tuple[str, ...]
     supplemental_groups: GroupStrategy
     volumes: tuple[str, ...]
-    # These fields are required. accelkit's constraints have the lowest priority and add no capabilities.
+    # These fields are required. accelkit's constraints have the lowest priority and do not add capabilities.
     default_add_capabilities: tuple[str, ...] = ()
     priority: int = 0
 
@@ -88,7 +88,7 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
     """Return the narrowest constraints that admit all of these pods unchanged.
 
     Args:
-        pod_specs: specifications of pods that run under one ServiceAccount, at least one.
+        pod_specs: specifications of pods that run under one ServiceAccount; must not be empty.
 
     Raises:
         ConfigurationError: a specification is not a valid pod specification.
@@ -116,7 +116,7 @@ def needed_constraints(*pod_specs: Mapping[str, object]) -> Constraints:
         se_linux_context=_choose_context(containers),
         seccomp_profiles=tuple(sorted({each.seccomp for each in containers} - {""})),
         supplemental_groups=_choose_groups(_list_supplemental(pods)),
-        # An empty list of volumes has the same meaning as "none", but is less clear.
+        # An empty list of volumes has the same meaning as "none", but is less explicit.
         volumes=tuple(sorted(volumes)) or ("none",),
     )
 
@@ -129,7 +129,7 @@ def write_constraints(
     Args:
         constraints: the permissions to grant.
         name: the name of the object, which must not be the name of a namespace.
-        users: the users, as `system:serviceaccount:NAMESPACE:NAME`.
+        users: the users, in the form `system:serviceaccount:NAMESPACE:NAME`.
         labels: labels of the object.
     """
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(constraints))
@@ -170,7 +170,7 @@ def _choose_context(containers: Sequence[ContainerSecurity]) -> ContextStrategy:
     if found <= {None}:
         return ContextStrategy(MUST)
     options = next(iter(found)) if len(found) == 1 else None
-    # Options without a level would be compared with the namespace's level and refused.
+    # Options without a level would be compared with the namespace's level and rejected.
     return ContextStrategy(MUST, options) if options and options.level else ContextStrategy(ANY)
 
 
@@ -178,7 +178,7 @@ def _choose_groups(groups: Sequence[int | None]) -> GroupStrategy:
     numbers = sorted({group for group in groups if group is not None})
     if not numbers:
         return GroupStrategy(MUST)
-    # A pod that specifies no group would get the first group of the ranges.
+    # A pod that does not specify a group would get the first group of the ranges.
     return GroupStrategy(ANY) if None in groups else GroupStrategy(MUST, tuple(IdRange(one, one) for one in numbers))
 
 

@@ -1,4 +1,4 @@
-"""Detection of OpenShift's APIs in a cluster, by the API groups that it serves."""
+"""Detection of OpenShift's APIs in a cluster, based on the API groups that the cluster serves."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class _Groups(msgspec.Struct):
 
 
 async def find_openshift(api: ApiClient) -> OpenShift:
-    """Return the features, based on the API groups that the API server serves.
+    """Return the OpenShift features, based on the API groups that the API server serves.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     served = {each.name for each in msgspec.json.decode(await api.get(_GROUPS), type=_Groups).groups}
     return OpenShift(

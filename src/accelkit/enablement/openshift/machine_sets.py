@@ -1,6 +1,6 @@
-"""Machine sets with cards, derived from an existing set. Only the differences are configured.
+"""Machine sets with cards, which are derived from an existing set. Only the differences are configured.
 
-A MachineSet contains an image, a network and credentials that are specific to its cluster, so it is not written from
+A MachineSet contains an image, a network and credentials that are specific to the cluster, so it cannot be written from
 scratch.
 """
 
@@ -18,7 +18,7 @@ from accelkit.errors import ConfigurationError
 MACHINE_API: Final = "machine.openshift.io/v1beta1"
 _SET_LABEL: Final = "machine.openshift.io/cluster-api-machineset"
 _ACCELERATOR_LABEL: Final = "cluster-api/accelerator"
-# The field with the instance type, by cloud provider.
+# The field that contains the instance type, by cloud provider.
 _TYPE_FIELDS: Final = {
     "AWSMachineProviderConfig": "instanceType",
     "AzureMachineProviderSpec": "vmSize",
@@ -36,15 +36,16 @@ class Scaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A machine set as configured by the user.
+    """A machine set as specified by the user.
 
     Attributes:
         name: the name of the new set.
         source: the name of the set from which it is derived.
-        replicas: the number of machines without an autoscaler.
-        autoscale: the bounds for an autoscaler; None for no autoscaler.
-        instance_type: the cloud provider's name for the instance type; empty for the type of the source.
-        instance_type_field: the field that contains the instance type, such as `a.b`, for an unknown provider.
+        replicas: the number of machines if no autoscaler is used.
+        autoscale: the bounds for an autoscaler; None if no autoscaler is used.
+        instance_type: the cloud provider's name for the instance type; empty for the instance type of the source.
+        instance_type_field: the path of the field that contains the instance type, such as `a.b`; required for an
+            unknown provider.
         provider_spec: the values to merge into the provider spec of the source; a null value removes a field.
         accelerator: the name under which a ClusterAutoscaler limits the number of cards in these machines; empty for
             none.
@@ -67,12 +68,12 @@ class DesiredMachineSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def group(self) -> NodeGroup:
-        """The description of the nodes for an autoscaler."""
+        """The description of the future nodes for an autoscaler."""
         return NodeGroup(self.capacity, self.labels, self.taints)
 
 
 def read_desired_machine_sets(given: Sequence[Mapping[str, object]]) -> list[DesiredMachineSet]:
-    """Return the sets that the user configured.
+    """Return the machine sets that the user specified.
 
     Raises:
         ConfigurationError: a key is unknown, a value is invalid, or two sets have the same name.
@@ -103,7 +104,7 @@ def derive_machine_set(
         labels: the labels of accelkit's objects.
 
     Raises:
-        ConfigurationError: the source does not exist, the name is in use, or the cloud's field is unknown.
+        ConfigurationError: the source does not exist, the name is in use, or the cloud provider's field is unknown.
     """
     source, present = existing.get(desired.source), existing.get(desired.name)
     if source is None:
@@ -142,7 +143,7 @@ def derive_machine_set(
 
 
 def _count_replicas(desired: DesiredMachineSet, present: Mapping[str, Any] | None) -> int:
-    """Return the number of machines in the set. A number that an autoscaler chose is limited to its bounds."""
+    """Return the number of machines in the set. A number set by an autoscaler is limited to the autoscaler's bounds."""
     if desired.autoscale is None:
         return desired.replicas
     chosen = int((present or {}).get("spec", {}).get("replicas") or 0)

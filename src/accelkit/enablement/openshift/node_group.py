@@ -1,4 +1,4 @@
-"""Description of the future nodes of a group for autoscalers, so that they can scale the group up from zero nodes.
+"""Description of a group's future nodes for autoscalers, so that the group can be scaled up from zero nodes.
 
 An autoscaler adds a node only if it expects the pending pod to fit. It can derive CPU and
 memory from the instance type, but not accelkit's resources, or labels and taints that are added later.
@@ -37,12 +37,12 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The capacity of one node of a group; 0 and empty values are omitted.
 
     Attributes:
-        cpu: virtual CPUs.
-        memory_mib: memory of the machine in MiB, excluding the memory of its cards.
-        cards: whole cards, `accelkit.io/cards`.
-        card_memory: units of `accelkit.io/memory` of all its cards together.
-        vendor_cards: cards that another device plugin additionally offers.
-        vendor_resource: the resource through which that plugin offers them.
+        cpu: the number of virtual CPUs.
+        memory_mib: the memory of the machine in MiB, excluding the memory of cards.
+        cards: the number of whole cards, `accelkit.io/cards`.
+        card_memory: the number of units of `accelkit.io/memory` on all cards together.
+        vendor_cards: the number of cards that another device plugin offers in addition.
+        vendor_resource: the name of the resource that the other device plugin offers.
     """
 
     cpu: Count = 0
@@ -54,13 +54,13 @@ class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resources(self) -> dict[str, int]:
-        """The extended resources by name, in the order in which accelkit's pods most often request them."""
+        """The extended resources by name; resources that pods most often request are first."""
         found = {MEMORY_RESOURCE: self.card_memory, CARDS_RESOURCE: self.cards, self.vendor_resource: self.vendor_cards}
         return {name: count for name, count in found.items() if count}
 
 
 class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group of equal nodes: its capacity, and the initial labels and taints of its nodes."""
+    """A group of equal nodes, with the capacity and the initial labels and taints of each node."""
 
     capacity: Capacity = Capacity()
     labels: dict[str, str] = {}
@@ -68,7 +68,7 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Autoscaler(StrEnum):
-    """The autoscalers, each with its own format."""
+    """The supported autoscalers, each with a different format."""
 
     AWS = "aws"
     AZURE = "azure"
@@ -78,7 +78,7 @@ class Autoscaler(StrEnum):
 
 
 def read_node_group(given: Mapping[str, object]) -> NodeGroup:
-    """Return a group that the user configured.
+    """Return a node group that the user specified.
 
     Raises:
         ConfigurationError: a key is unknown, or a value has the wrong type or is negative.
@@ -92,12 +92,12 @@ def read_node_group(given: Mapping[str, object]) -> NodeGroup:
 
 
 def write_hints(group: NodeGroup, autoscaler: Autoscaler) -> dict[str, str]:
-    """Return the tags, annotations or environment variables of the group for an autoscaler, by name."""
+    """Return the tags, annotations or environment variables that describe the group to an autoscaler, by name."""
     match autoscaler:
         case Autoscaler.AWS:
             return {f"{_AWS}/{key}": each for key, each in _list_tags(group).items()}
         case Autoscaler.AZURE:
-            # Azure tag names may not contain slashes.
+            # Azure tag names must not contain slashes.
             return {f"{_AZURE}_{key.replace('/', '_')}": each for key, each in _list_tags(group).items()}
         case Autoscaler.GCE:
             return _write_environment(group)
@@ -122,7 +122,7 @@ def _write_environment(group: NodeGroup) -> dict[str, str]:
 
 
 def _write_cluster_api(group: NodeGroup) -> dict[str, str]:
-    # Only one extended resource is possible: the memory that shares request, or otherwise the first resource.
+    # Only one extended resource is possible. Use the memory that shares request, or otherwise the first resource.
     first = next(iter(group.capacity.resources.items()), None)
     found = {
         "cpu": str(group.capacity.cpu or ""),
@@ -142,7 +142,7 @@ def _write_machine_api(group: NodeGroup) -> dict[str, str]:
         f"{_MACHINE_API}/memoryMb": capacity.memory_mib,
         f"{_MACHINE_API}/GPU": capacity.vendor_cards,
     }
-    # OpenShift's autoscaler is the Cluster API autoscaler with its own annotations for some of the values.
+    # OpenShift's autoscaler is the Cluster API autoscaler with different annotations for some of the values.
     further = {
         key: each for key, each in _write_cluster_api(group).items() if key.rpartition("/")[2] not in {"cpu", "memory"}
     }

@@ -1,6 +1,6 @@
-"""The fields of a pod's specification that decide whether OpenShift admits it.
+"""The fields of a pod's specification that determine whether OpenShift admits the pod.
 
-A property that a container does not set is inherited from the pod.
+If a container does not set a field, it inherits the value from the pod.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 
-# The second key of a volume is its kind. OpenShift uses a different name for this kind.
+# The second key of a volume is the type of the volume. OpenShift uses a different name for this type.
 _VOLUME_KINDS: Final = {"vsphereVolume": "vsphere"}
 _PROFILES: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
 
 class SELinuxOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An SELinux context; the runtime chooses empty fields."""
+    """An SELinux context; the container runtime chooses the values of empty fields."""
 
     user: str = ""
     role: str = ""
@@ -32,7 +32,7 @@ class _Seccomp(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """The name of the profile in constraints."""
+        """The name of the profile, as used in constraints."""
         return _PROFILES.get(self.type) or f"localhost/{self.localhost_profile}"
 
 
@@ -77,7 +77,7 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod's specification, with the fields that constraints use."""
+    """A pod specification, with the fields that constraints use."""
 
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] = ()
@@ -90,7 +90,7 @@ class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def volume_kinds(self) -> frozenset[str]:
-        """The kinds of its volumes, as named in constraints, including the token volume that the API server adds."""
+        """The types of the pod's volumes, as named in constraints, including the token volume from the API server."""
         kinds = {next((key for key in each if key != "name"), "emptyDir") for each in self.volumes}
         token = {"projected"} if self.automount_service_account_token else set()
         return frozenset({_VOLUME_KINDS.get(kind, kind) for kind in kinds} | token)
@@ -103,19 +103,19 @@ class PodSecurity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerSecurity(msgspec.Struct, frozen=True):
-    """The security settings of a container, its own or inherited from its pod.
+    """The security settings of a container, which it sets or inherits from the pod.
 
     Attributes:
         name: the name of the container.
         user: the user ID; None for the image's user.
-        non_root: whether the kubelet refuses to start it as root.
-        privileged: whether it is privileged.
-        escalates: whether its processes may gain more privileges.
-        read_only: whether its root file system is read-only.
-        added: capabilities in addition to the runtime's default ones, sorted.
-        dropped: capabilities that it drops.
-        seccomp: the profile, as named in constraints; empty for none.
-        selinux: the SELinux context; None if it is not set.
+        non_root: whether the kubelet refuses to start the container as root.
+        privileged: whether the container is privileged.
+        escalates: whether the container's processes may gain more privileges.
+        read_only: whether the root file system is read-only.
+        added: capabilities in addition to the container runtime's default capabilities, sorted.
+        dropped: capabilities that the container drops.
+        seccomp: the seccomp profile, as named in constraints; empty for none.
+        selinux: the SELinux context; None if no context is set.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Owners of the cards of nodes, derived from objects by a pure function, with the evidence.
+"""Owners of the nodes' cards, with the evidence; a pure function derives them from objects.
 
 Owners are determined independently for each vendor's cards. Resources that accelkit offers, and resources of dialects
 that the extender counts, do not indicate an owner. Marks of a removed owner, and resources that
@@ -36,25 +36,25 @@ _MOST_CHARACTERS: Final = 200
 
 
 class OwnerState(StrEnum):
-    """States of an owner."""
+    """State of an owner on a node."""
 
     OWNER = "owner"
     LEFT_OVER = "left-over"
 
 
 class NodeOwner(msgspec.Struct, frozen=True):
-    """An owner of a node's cards, or an earlier owner that left traces on the node.
+    """An owner of a node's cards, or a previous owner whose traces remain on the node.
 
     Attributes:
         name: the machine-readable name.
         title: the name in messages.
-        vendor: the vendor of the cards; empty if it is unknown and may be any vendor.
-        holds: the part of the node that it owns: the driver or the cards.
+        vendor: the vendor of the cards; empty if the vendor is unknown.
+        holds: whether it owns the driver or the cards.
         drives: whether it loads the driver, regardless of `holds`.
-        sure: whether its presence is proven by data that tenants cannot write.
-        state: whether it is present.
-        gives: the resources that it currently offers to pods, such as `nvidia.com/gpu: 8`; empty for none.
-        evidence: the evidence, as parts of a sentence.
+        sure: whether data that tenants cannot write proves that the owner is present.
+        state: whether the owner is present or was removed.
+        gives: the resources that the owner currently offers to pods, such as `nvidia.com/gpu: 8`; empty for none.
+        evidence: the evidence, as phrases for a sentence.
         release: the instruction for releasing a node from this owner.
     """
 
@@ -71,12 +71,13 @@ class NodeOwner(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The objects of a cluster that were read.
+    """The objects that were read from a cluster.
 
     Attributes:
         nodes: all nodes.
         slices: all ResourceSlices.
-        daemon_sets: all DaemonSets; None if they could not be read, in which case no mark counts as a leftover.
+        daemon_sets: all DaemonSets; None if they could not be read. Without this list, no mark is considered a
+            leftover.
         trusted_namespaces: the namespaces whose DaemonSets are sufficient evidence on their own.
     """
 
@@ -89,11 +90,12 @@ class Cluster(msgspec.Struct, frozen=True):
 def find_owners(
     cluster: Cluster, *, counted: Collection[str] = (), table: Sequence[Owner] | None = None
 ) -> dict[str, tuple[NodeOwner, ...]]:
-    """Return the present and former owners of each node's cards, by node.
+    """Return the current and previous owners of each node's cards, by node.
 
     Args:
         cluster: the objects.
-        counted: extended resources whose use by pods the extender counts, so that their plugin does not conflict.
+        counted: extended resources whose usage by pods the extender counts. The device plugins of these resources do
+            not conflict with accelkit.
         table: the table of owners; None for accelkit's own table.
 
     Returns:
@@ -102,7 +104,8 @@ def find_owners(
     owners = load_owners() if table is None else table
     devices = _count_devices(cluster.slices)
     placed = _place_daemon_sets(cluster, owners)
-    # A mark is in use if its owner has a DaemonSet anywhere. A forged DaemonSet only makes the result more cautious.
+    # A mark is in use if its owner has a DaemonSet in any namespace. A forged DaemonSet only makes the result more
+    # cautious.
     present = _find_present(cluster.daemon_sets, owners)
     trusted = cluster.daemon_sets and [
         each for each in cluster.daemon_sets if each.metadata.namespace in cluster.trusted_namespaces
@@ -142,7 +145,7 @@ class _Trace(msgspec.Struct, frozen=True):
 
 
 class _Findings:
-    """Collector of the evidence of one node."""
+    """Collector of the evidence for one node."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class _Findings:
                 name=owner.name,
                 title=owner.title,
                 vendor=key[1],
-                # If a resource is the only evidence, the owner offers or offered cards.
+                # If a resource is the only evidence, the owner offers or has offered cards.
                 holds=HeldPart.DRIVER if drives and not gives and HeldPart.CARDS not in drives else HeldPart.CARDS,
                 state=OwnerState.OWNER if there else OwnerState.LEFT_OVER,
                 gives=gives,
@@ -205,7 +208,7 @@ class _Findings:
                         yield _Trace(owner, _vendor_of(owner, mark), mark.holds, text)
 
     def _list_given(self, devices: Mapping[str, int], others: Sequence[_Trace]) -> Iterator[tuple[_Trace, bool]]:
-        """Yield the current and former card resources with their owners, and whether the resource still exists."""
+        """Yield the current and previous card resources with their owners, and whether each resource still exists."""
         for owner in self._owners.values():
             for driver in owner.drivers:
                 if devices.get(driver, 0):
@@ -217,14 +220,15 @@ class _Findings:
             if vendor is None:
                 continue
             now, of = allocatable.get(resource, "0"), capacity.get(resource, "0")
-            # A plugin is present even if all its cards are unhealthy. After its removal, the kubelet reports both as 0.
+            # A device plugin is present even if all its cards are unhealthy. After its removal, the kubelet reports 0
+            # for both amounts.
             text = f"{resource}: 0 of {of}" if now == "0" != of else f"{resource}: {now}"
             for owner in self._find_givers(vendor, others):
                 yield _Trace(owner, vendor, HeldPart.CARDS, text), {now, of} != {"0"}
 
     @staticmethod
     def _find_givers(vendor: str, others: Sequence[_Trace]) -> list[Owner]:
-        """Return the owners that claim a vendor's cards, or an unknown device plugin if there are none."""
+        """Return the owners of a vendor's cards; if there are no owners, return an unknown device plugin."""
         found = {
             each.owner.name: each.owner for each in others if each.holds is HeldPart.CARDS and each.vendor == vendor
         }
@@ -239,7 +243,7 @@ def _vendor_of(owner: Owner, mark: Mark) -> str:
 
 
 def _select(traces: Iterable[_Trace], key: tuple[str, str]) -> list[_Trace]:
-    """Return the traces of one owner and one vendor's cards."""
+    """Return the traces of one owner for one vendor's cards."""
     return [each for each in traces if (each.owner.name, each.vendor) == key]
 
 
@@ -259,7 +263,7 @@ def _count_devices(slices: Iterable[ResourceSlice]) -> dict[str, Counter[str]]:
 
 
 def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owner]) -> frozenset[str] | None:
-    """Return the owners that have a DaemonSet anywhere; None if the DaemonSets are unknown."""
+    """Return the owners that have a DaemonSet in any namespace; None if the DaemonSets are unknown."""
     if daemon_sets is None:
         return None
     return frozenset(
@@ -271,7 +275,7 @@ def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owne
 
 
 def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, list[_Placed]]:
-    """Return the DaemonSets that are sufficient evidence on their own, by the nodes on which their pods may run."""
+    """Return the DaemonSets that are sufficient evidence on their own, grouped by the nodes their pods may run on."""
     facts = NodeFacts()
     # Taints are ignored, because a cordoned node still belongs to its owner.
     facts.replace(SchedulingNode(metadata=node.metadata) for node in cluster.nodes)

@@ -1,4 +1,4 @@
-"""Decision about a node with another owner: leave the node, adopt it, or report a conflict."""
+"""Decision about a node with another owner: leave the node unchanged, adopt the node, or report a conflict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.enablement.ownership.reasons import NEXT_ACTIONS, OwnershipReason
 
 
 class Fate(StrEnum):
-    """Decisions about a node."""
+    """Possible decisions about a node."""
 
     FREE = "free"
     LEFT_ALONE = "left-alone"
@@ -28,7 +28,7 @@ class OwnerDecision(msgspec.Struct, frozen=True):
     Attributes:
         fate: the decision.
         reason: the reason; empty if the node never had another owner.
-        evidence: a sentence without the final punctuation.
+        evidence: the evidence, as a sentence without the final punctuation.
         next_action: the next action for an administrator.
         gives: the resources of the node's cards that other owners currently offer.
     """
@@ -51,8 +51,8 @@ def judge_nodes(
 
     Args:
         owners: the owners by node, as `find_owners` returns them.
-        shared: names of nodes whose cards accelkit already shares, or must share according to their label.
-        adopt: whether to adopt nodes whose owners currently offer no cards.
+        shared: names of nodes whose cards accelkit already shares, or must share according to the node label.
+        adopt: whether to adopt nodes whose owners currently do not offer cards.
         coexisting: names of nodes that are shared even if other owners offer their cards.
     """
     return {
@@ -66,8 +66,8 @@ def _judge(owners: Sequence[NodeOwner], *, shared: bool, adopt: bool, coexisting
     if not present:
         return _build(Fate.FREE, "LeftOverOfOwner", owners) if owners else OwnerDecision(Fate.FREE)
     gives = any(each.gives for each in present)
-    # An owner of the driver offers no cards. An owner of the cards will offer them. A tenant's DaemonSet in combination
-    # with leftover marks is not sufficient evidence to stop a run.
+    # An owner of the driver does not offer cards, but an owner of the cards will offer cards. A tenant's DaemonSet in
+    # combination with leftover marks is not sufficient evidence to stop a run.
     claims = any(each.holds is HeldPart.CARDS and each.sure for each in present)
     if not coexisting and not shared and not adopt:
         return _build(Fate.LEFT_ALONE, "NodeOwned", present)

@@ -1,4 +1,4 @@
-"""Objects from which owners are detected, with the fields that are read."""
+"""Objects that are used to detect owners, with only the fields that are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from accelkit.kube.views.scheduling import SchedulingPodSpec
 from accelkit.model.object_meta import ObjectMeta
 
 SYSTEM_NAMESPACE: Final = "kube-system"
-# Only a user who may write namespaces can set this label. Kubernetes' roles for namespace users do not allow this.
+# Only a user who may write namespaces can set this label. The default Kubernetes roles for namespace users do not allow
+# this.
 PRIVILEGED_LABEL: Final = "pod-security.kubernetes.io/enforce"
 _PRIVILEGED: Final = "privileged"
 
@@ -64,14 +65,14 @@ class ResourceSlice(msgspec.Struct):
     spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
 
     def list_nodes(self) -> Iterator[str]:
-        """Yield the node of each device that belongs to one. Devices for all nodes or for a selector are not cards."""
+        """Yield the node of each device that belongs to a single node; devices for several nodes are not cards."""
         for device in self.spec.devices or ():
             if name := self.spec.node_name or device.node_name:
                 yield name
 
 
 def list_trusted_namespaces(namespaces: Iterable[PartialObject]) -> frozenset[str]:
-    """Return the namespaces whose DaemonSets are evidence on their own, because only administrators create them."""
+    """Return the namespaces whose DaemonSets are sufficient evidence, because only administrators create them."""
     labelled = {
         each.metadata.name for each in namespaces if (each.metadata.labels or {}).get(PRIVILEGED_LABEL) == _PRIVILEGED
     }

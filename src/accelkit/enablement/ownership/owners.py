@@ -1,4 +1,4 @@
-"""Table of owners: the marks, DaemonSets and drivers that identify each one. The data is in `data/owners.yaml`."""
+"""Table of owners, with the marks, DaemonSets and drivers that identify each owner, from `data/owners.yaml`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from accelkit.errors import ProfileError
 from accelkit.vendors.profiles import load_usable_profiles
 from accelkit.yaml import load_yaml
 
-# The vendor of marks and owners whose vendor is unknown. They apply to cards of every vendor.
+# Placeholder for marks and owners whose vendor is unknown. They apply to cards of every vendor.
 ANY_VENDOR: Final = ""
 
 
 class HeldPart(StrEnum):
-    """Parts of a node that an owner may hold, the smaller part first."""
+    """Parts of a node that an owner may hold: the driver, or the cards."""
 
     DRIVER = "driver"
     CARDS = "cards"
@@ -30,9 +30,9 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         key: a pattern for `fnmatch`.
-        holds: the part that the mark indicates.
+        holds: whether the mark indicates the owner of the driver or of the cards.
         vendor: the vendor of the cards; None for the owner's vendor.
-        absent: patterns of values that indicate that the owner is absent.
+        absent: patterns for values that indicate that the owner is absent.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DaemonSetMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The labels that a DaemonSet or its pods must all have."""
+    """The labels that identify an owner's DaemonSet; the DaemonSet or its pods must have all of these labels."""
 
     labels: dict[str, str]
     holds: HeldPart
@@ -57,12 +57,12 @@ class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: the machine-readable name.
-        title: the name in messages, as part of a sentence.
-        vendor: the vendor of its cards; ANY_VENDOR if its marks name the vendor, or the vendor is unknown.
-        stays: whether its marks remain on nodes after it is removed.
-        marks: labels and annotations of nodes; if several patterns match a key, the first one applies.
-        drivers: the drivers of its ResourceSlices.
-        daemon_sets: the labels of its DaemonSets.
+        title: the name in messages, as a phrase for a sentence.
+        vendor: the vendor of the owner's cards; ANY_VENDOR if the marks specify the vendor, or the vendor is unknown.
+        stays: whether the owner's marks remain on nodes after the owner is removed.
+        marks: labels and annotations of nodes; if several patterns match a key, the first pattern applies.
+        drivers: the drivers in the owner's ResourceSlices.
+        daemon_sets: the labels of the owner's DaemonSets.
         release: the instruction for releasing a node from this owner.
     """
 
@@ -91,7 +91,7 @@ def load_owners() -> tuple[Owner, ...]:
 
 
 def parse_owners(text: str) -> tuple[Owner, ...]:
-    """Return the table in a YAML text.
+    """Return the table from a YAML text.
 
     Raises:
         ProfileError: the table is invalid.
@@ -107,7 +107,7 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
 
 @cache
 def find_vendor_of(resource: str) -> str | None:
-    """Return the vendor whose cards other plugins offer as an extended resource; None if it is not for cards."""
+    """Return the vendor whose cards other plugins offer as this extended resource; None for other resources."""
     profiles = load_usable_profiles().profiles
     named = (name for name, each in profiles.items() if any(fnmatchcase(resource, p) for p in each.plugin_resources))
     return next(named, None)

@@ -1,4 +1,4 @@
-"""Read-only survey of the owners of a cluster's nodes through the API server, with decisions."""
+"""Read-only survey of the owners of a cluster's nodes through the API server, with a decision about each node."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OwnerSurvey(msgspec.Struct, frozen=True):
     Attributes:
         owners: the owners of all nodes, by node.
         judgements: the decisions about the requested nodes, by node.
-        notes: the data that could not be read, as sentences with the next step.
+        notes: sentences about data that could not be read, with the next step.
     """
 
     owners: dict[str, tuple[NodeOwner, ...]]
@@ -51,18 +51,18 @@ async def survey_owners(
     coexisting: Collection[str] = (),
     counted: Collection[str] = (),
 ) -> OwnerSurvey:
-    """Return the owners of the cards of nodes, and the decisions about the nodes.
+    """Return the owners of the nodes' cards, and the decisions about the nodes.
 
     Args:
         api: an open client.
-        nodes: names of the nodes to judge; empty for all nodes except those whose label disables sharing.
-        adopt: whether to adopt nodes whose owners currently offer no cards.
+        nodes: names of the nodes to evaluate; empty for all nodes except nodes whose label disables sharing.
+        adopt: whether to adopt nodes whose owners currently do not offer cards.
         coexisting: names of nodes that are shared even if other owners offer their cards.
-        counted: extended resources whose use by pods the extender counts.
+        counted: extended resources whose usage by pods the extender counts.
 
     Raises:
-        ConfigurationError: a named node does not exist.
-        ApiError: the API server did not respond, or refuses to list nodes.
+        ConfigurationError: a requested node does not exist.
+        ApiError: the API server did not respond, or denied access to nodes.
     """
     listed, _ = await list_all(api, NODES, Node)
     by_name = {node.metadata.name: node for node in listed}
@@ -90,7 +90,7 @@ async def survey_owners(
 
 
 async def _list_if_allowed(api: ApiClient, paths: Collection[str], type_: type[_T]) -> list[_T] | None:
-    """Return the collection at the first path that the API server serves; empty for none, None if access is refused."""
+    """Return the collection at the first path that the API server serves, or an empty one; None if access is denied."""
     for path in paths:
         try:
             found, _ = await list_all(api, path, type_)

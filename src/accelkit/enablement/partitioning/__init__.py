@@ -1,1 +1,1 @@
-"""Partitioning of a cluster: taints, roles and pools of nodes, with a record of the changes for their removal."""
+"""Partitioning of a cluster by taints, roles and pools of nodes, with a record of the changes for later removal."""

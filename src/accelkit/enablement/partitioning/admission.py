@@ -1,4 +1,4 @@
-"""Test of whether the API server adds the tolerations that pods need, with a pod that is never created.
+"""Test whether the API server adds the tolerations that pods need, by a dry run.
 
 The admission plugin ExtendedResourceToleration adds a toleration for each extended resource that a pod requests, with
 the resource's name as the key. It is disabled by default. The test sends a pod that
@@ -24,8 +24,8 @@ from accelkit.kube.views.scheduling import SchedulingPod
 
 _DAEMON_SETS: Final = build_collection_path("apps/v1", "daemonsets")
 _NAME: Final = "accelkit-toleration-probe"
-# The status codes with which quotas, limits, policies and webhooks refuse a pod. Other errors are unrelated to
-# the pod.
+# The status codes that quotas, limits, policies and webhooks return when they reject a pod. Other errors are unrelated
+# to the pod.
 _REFUSED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -33,8 +33,9 @@ class Tolerance(msgspec.Struct, frozen=True):
     """The effects of the taints on pods.
 
     Attributes:
-        repelled: by resource, the keys of the taints that a pod which requests the resource does not tolerate.
-        unknown: by resource, the reason why the effect is unknown.
+        repelled: for each resource, the keys of the taints that a pod with a request for the resource does not
+            tolerate.
+        unknown: for each resource, the reason why the effect is unknown.
         intolerant: the objects that the taints exclude but should not exclude.
     """
 
@@ -52,18 +53,18 @@ async def check_tolerations(
     card_resources: Collection[str],
     namespace: str,
 ) -> Tolerance:
-    """Return the effects of taints on pods, without changing anything.
+    """Return the effects of taints on pods; the cluster is not changed.
 
     Args:
         api: an open client.
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
-        resources: the resources to test, each with one pod.
-        card_resources: the resources with which pods request cards.
+        resources: the resources to test, each with a separate pod.
+        card_resources: the resources that pods use to request cards.
         namespace: the namespace of the test pods.
 
     Raises:
-        ApiError: the API server did not respond, or refuses to list nodes, pods or DaemonSets.
+        ApiError: the API server did not respond, or denied access to nodes, pods or DaemonSets.
     """
     repelled: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Writer that applies and removes the labels and taints of a partition with one request for each node."""
+"""Writer that applies and removes the labels and taints of a partition, with one request for each node."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Partition(msgspec.Struct, frozen=True):
     """The desired partition.
 
     Attributes:
-        taints: resources whose names are the keys of taints; empty for no hard partition.
+        taints: resources whose names are the taint keys; empty if there is no hard partition.
         tainted: names of the nodes with these taints; empty for all shared nodes.
         roles: names of nodes by role.
         pools: names of nodes by pool.
-        own_pods: accelkit's pods, each of which must still fit on at least one node.
+        own_pods: accelkit's pods; each pod must still fit on at least one node.
     """
 
     taints: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 async def apply_partition(api: ApiClient, partition: Partition, *, check: bool = False) -> Applied:
-    """Apply the desired labels and taints to all nodes, and remove earlier ones that are no longer desired.
+    """Apply the desired labels and taints to all nodes, and remove previous ones that are no longer desired.
 
     Args:
         api: an open client.
@@ -62,10 +62,11 @@ async def apply_partition(api: ApiClient, partition: Partition, *, check: bool =
         check: whether to skip all writes.
 
     Raises:
-        ConfigurationError: a node does not exist, is in two roles or pools, has a label or record that
-            conflicts with the partition; or the taints leave no node for accelkit's own pods. No node was changed.
+        ConfigurationError: a node does not exist, is in two roles or pools, or has a label or record that conflicts
+            with the partition; or accelkit's own pods do not tolerate the taints of any node. No node was changed.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not respond; or it refused the write of a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it rejected the change of one node, and all other nodes were
+            written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     nodes = {node.metadata.name: node for node in listed}
@@ -92,12 +93,14 @@ async def remove_partition(api: ApiClient, *, check: bool = False) -> Applied:
     Raises:
         ConfigurationError: the record of a node cannot be read; all other nodes were written.
         ServiceError: a node changes too often to be written; all other nodes were written.
-        ApiError: the API server did not respond; or it refused the write of a node, and all other nodes were written.
+        ApiError: the API server did not respond; or it rejected the change of one node, and all other nodes were
+            written.
     """
     listed, _ = await list_all(api, NODES, TaintedNode)
     changes = {node.metadata.name: plan_change(node, DesiredNode()) for node in listed if is_recorded(node)}
     removed = await _write(api, changes, plan_change, (), check=check)
-    # The error is raised last, because a kubelet may write the record of its node, and must not block other nodes.
+    # Raise the error after all nodes were handled, because a kubelet may write the record of its node, which must not
+    # block other nodes.
     if conflicts := [each for name in sorted(changes) for each in changes[name].conflicts]:
         raise refuse(*conflicts)
     return removed

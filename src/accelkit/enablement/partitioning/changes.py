@@ -1,9 +1,9 @@
-"""Computation of the smallest change that adds the desired labels and taints to a node, or removes earlier ones.
+"""Computation of the smallest change that adds the desired labels and taints to a node, or removes previous ones.
 
-The annotation `accelkit.io/partitioning` records the labels and taints that accelkit wrote, in the same request. Other
-labels and taints do not belong to accelkit. If a label already has the
-desired value, or a taint the desired key and effect, it is left unchanged. Different values are never overwritten. A
-value that another client changed later belongs to that client.
+The annotation `accelkit.io/partitioning` records the labels and taints that accelkit writes, in the same request. Other
+labels and taints do not belong to accelkit. A label with the desired value is not changed, and neither is a taint with
+the desired key and effect. Different values are never overwritten. A value that another client changed later belongs to
+that client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.model.keys import PARTITIONING_ANNOTATION, POOL_LABEL, ROLE_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _VERSION: Final = 1
-# A kubelet may write its node's annotation, so keys that accelkit never writes are ignored.
+# A kubelet may write the annotation of its node, so keys that accelkit never writes are ignored.
 _OUR_LABELS: Final = frozenset({ROLE_LABEL, POOL_LABEL})
 _NOTHING: Final = DesiredNode()
 
@@ -47,10 +47,10 @@ class _Record(msgspec.Struct, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The change of a node.
+    """The change to a node.
 
     Attributes:
-        patch: the merge patch, for the resource version that was read; empty if no change is needed.
+        patch: the merge patch, which contains the resource version that was read; empty if no change is needed.
         before: the items on the node that are desired or recorded, as `label KEY=VALUE` and `taint KEY=VALUE:EFFECT`,
             sorted.
         after: the same items after the change.
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
-    """Return the change that adds the desired labels and taints, and removes accelkit's earlier ones."""
+    """Return the change that adds the desired labels and taints, and removes accelkit's previous ones."""
     name, present, taints = node.metadata.name, node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:
@@ -123,13 +123,13 @@ def _build_patch(
 
 
 def _find_owned(node: TaintedNode) -> tuple[dict[str, str], tuple[str, ...]] | None:
-    """Return the recorded labels and taint keys that are unchanged; None if the record is unreadable."""
+    """Return the recorded labels and taint keys that are unchanged since; None if the record is unreadable."""
     text = (node.metadata.annotations or {}).get(PARTITIONING_ANNOTATION)
     try:
         record = msgspec.json.decode(text or '{"version": 1}', type=_Record)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    # Changes of a newer version of accelkit can only be removed by that version.
+    # Only the newer version of accelkit can remove changes that it made.
     if record.version != _VERSION:
         return None
     present = node.metadata.labels or {}

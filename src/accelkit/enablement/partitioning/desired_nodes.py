@@ -1,4 +1,4 @@
-"""Desired role and pool labels, and taints that exclude other pods, according to the settings."""
+"""Role and pool labels, and taints that exclude other pods, as specified in the settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DesiredNode(msgspec.Struct, frozen=True):
 
     Attributes:
         labels: labels by key.
-        taints: keys, sorted; each is the name of an extended resource.
+        taints: taint keys, sorted; each key is the name of an extended resource.
     """
 
     labels: dict[str, str] = {}
@@ -36,11 +36,11 @@ def build_desired_nodes(
     roles: Mapping[str, Collection[str]] | None = None,
     pools: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, DesiredNode]:
-    """Return the desired state of each known node; it is empty for nodes that the settings do not list.
+    """Return the desired state of each known node; the state is empty for nodes that the settings do not list.
 
     Args:
         known: names of all nodes.
-        taints: resources whose names are the keys of taints.
+        taints: resources whose names are the taint keys.
         tainted: names of the nodes that get the taints.
         roles: names of nodes by role.
         pools: names of nodes by pool.

@@ -42,7 +42,7 @@ NEXT_ACTIONS: Final[dict[PartitionReason, str]] = {
 
 
 class Conflict(NamedTuple):
-    """A conflict, with a sentence that does not contain the reason code."""
+    """A conflict, with a message that does not contain the reason code."""
 
     reason: PartitionReason
     text: str

@@ -1,6 +1,7 @@
-"""Check of whether accelkit's own pods can be scheduled despite the taints of a hard partition: a pure function.
+"""Check whether accelkit's own pods can be scheduled despite the taints of a hard partition, as a pure function.
 
-Running pods remain on their nodes, so a missing node would be noticed only when a replacement pod remains pending.
+Running pods remain on their nodes. Without this check, the lack of a suitable node would be detected only when a
+replacement pod remains pending.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, TaintedSpec
 
-# Kubernetes sets and removes these taints, for example for a node that is not ready or cordoned. They are temporary.
+# Temporary taints that Kubernetes sets and removes, for example for a node that is not ready or is cordoned.
 _PASSING: Final = "node.kubernetes.io/"
 
 
@@ -38,7 +39,7 @@ class OwnPods(msgspec.Struct, frozen=True):
 
 
 def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
-    """Return pods from the settings.
+    """Return accelkit's own pods, as specified in the settings.
 
     Raises:
         ConfigurationError: the tolerations, node selector or affinity are invalid.
@@ -57,7 +58,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
 def find_stranded(
     pods: Iterable[OwnPods], nodes: Sequence[TaintedNode], *, keys: Collection[str], tainted: Collection[str]
 ) -> list[OwnPods]:
-    """Return the pods that these taints exclude from all nodes, except pods that already fit on no node.
+    """Return the pods that these taints exclude from all nodes, except pods that do not fit on any node already.
 
     Args:
         pods: the pods to place.
@@ -77,7 +78,7 @@ def find_stranded(
 
 
 def _build(node: TaintedNode, keys: Collection[str]) -> SchedulingNode:
-    """Return the node with accelkit's taints for these keys and the permanent taints of other owners."""
+    """Return the node with accelkit's taints for these keys, and with the permanent taints from other clients."""
     others = [
         Taint(each.get("key", ""), each.get("value", ""), each.get("effect", ""))
         for each in node.taints

@@ -1,8 +1,8 @@
-"""Pods and DaemonSets that the taints of a hard partition exclude but should not exclude: a pure function.
+"""Pods and DaemonSets that the taints of a hard partition exclude but should not exclude, as a pure function.
 
-DaemonSets whose selector and affinity allow pods on a tainted node should tolerate its taints, because nodes need them.
-Pods that request one of the resources should tolerate all taints, because otherwise they fit on no node
-with cards. The result is only reported, because tenants may write these objects.
+DaemonSets whose selector and affinity allow pods on a tainted node should tolerate the taints, because nodes need these
+DaemonSets. Pods that request one of the resources should tolerate all taints, because otherwise they do not fit on any
+node with cards. The result is only reported, because tenants may own these objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
 from accelkit.kube.scheduling.node_rules import tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
-# The maximum number of objects per kind in a report.
+# The maximum number of objects of each kind in a report.
 MOST_LISTED: Final = 50
 
 
@@ -55,11 +55,11 @@ def find_intolerant(
 
     Args:
         daemon_sets: all DaemonSets.
-        pods: all pods; pods that have ended are ignored.
+        pods: all pods; terminated pods are ignored.
         nodes: all nodes.
         keys: the keys of the taints.
         tainted: names of the nodes with these taints.
-        resources: the resources with which pods request cards.
+        resources: the resources that pods use to request cards.
     """
     facts = NodeFacts()
     # Other taints on the nodes are ignored.

@@ -1,1 +1,1 @@
-"""The stage report: its values, formats and exit code."""
+"""The stage report, with its values, formats and exit code."""

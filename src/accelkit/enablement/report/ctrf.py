@@ -1,6 +1,7 @@
 """The report in the Common Test Report Format (CTRF, schema at ctrf.io), with a test for each stage on each node.
 
-The outcomes stale and unknown become `other`, because CTRF has no status for them; `rawStatus` keeps the outcome.
+The outcomes `stale` and `unknown` are written as the status `other`, because CTRF does not define a matching status;
+`rawStatus` contains the original outcome.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formats of the report, with the names that options use."""
+"""Formats of the report, with their names in command-line options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-# Names that CI systems expect.
+# File names that CI systems expect.
 FILE_NAMES: Final = {
     ReportFormat.TEXT: "stages.txt",
     ReportFormat.JSON: "stages.json",
@@ -37,7 +37,7 @@ FILE_NAMES: Final = {
 
 
 def write_report(report: StageReport, format_: ReportFormat) -> str:
-    """Return the report as text that ends with a line break, without colours."""
+    """Return the report as text without colors; the text ends with a line break."""
     match format_:
         case ReportFormat.TEXT:
             stream = io.StringIO()

@@ -1,7 +1,7 @@
 """The report as one self-contained page, for e-mail, CI artifacts and air-gapped networks.
 
-All texts from other sources are escaped. A content security policy allows only the page's own style and script,
-identified by hash.
+All texts from other sources are escaped. A content security policy allows only the style sheet and script of the page,
+which it identifies by hash.
 """
 
 from __future__ import annotations

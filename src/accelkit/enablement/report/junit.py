@@ -1,7 +1,7 @@
-"""The report as JUnit XML, which CI systems display: a suite for each node, a case for each stage.
+"""The report as JUnit XML, which CI systems display, with a test suite for each node and a test case for each stage.
 
-A failed stage is a failure. A stale or unknown stage is an error, because it was not tested and must not be displayed
-as passed.
+A failed stage is reported as a failure. A stale or unknown stage is reported as an error, because it was not tested and
+must not be displayed as passed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS: Final = {
     Outcome.UNKNOWN: "error",
     Outcome.SKIPPED: "skipped",
 }
-# Characters that XML 1.0 does not allow even if escaped, and that `accelkit.texts.clean` does not remove.
+# Characters that XML 1.0 does not allow even if they are escaped, and that `accelkit.texts.clean` does not remove.
 _NOT_IN_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -1,7 +1,7 @@
 """Creation of the report of a cluster from the facts about its nodes.
 
-The texts in results come from annotations, pods and objects with other writers, so this module shortens
-and cleans them for all formats. Each format escapes its own special characters.
+The texts in results are read from annotations, pods and objects that other clients can write. Therefore, this module
+shortens and cleans the texts for all formats. Each format escapes its special characters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_SECONDS: Final = 86400.0
 
 
 def make_report(cluster: ClusterFacts, *, server: str, context: str = "", now: float) -> StageReport:
-    """Judge every node, and return the report.
+    """Evaluate every node, and return the report.
 
     Args:
         cluster: the facts about the cluster.
@@ -99,7 +99,7 @@ def _report_node(name: str, state: NodeState, results: Mapping[Stage, StageResul
 
 
 def _make_cell(stage: Stage, result: StageResult, because: Stage | None) -> Cell:
-    # A client that writes the annotation may omit the reason or write any text.
+    # A client that writes the annotation may omit the reason or write arbitrary text.
     reason = result.reason if _REASON.fullmatch(result.reason) else _UNNAMED
     return Cell(
         stage=stage,

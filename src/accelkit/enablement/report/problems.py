@@ -1,4 +1,4 @@
-"""Results of stages that did not pass, grouped by cause, worst first, without the stages that they blocked."""
+"""Results of stages that did not pass, grouped by cause, worst first, and without skipped stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED_NODES: Final = 8
 
 
 class StageProblem(msgspec.Struct, frozen=True):
-    """A result of a stage that applies to one or more nodes; `nodes` contains their sorted names."""
+    """A stage result that applies to one or more nodes; `nodes` contains the sorted node names."""
 
     stage: Stage
     outcome: Outcome
@@ -26,7 +26,7 @@ class StageProblem(msgspec.Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The first few nodes, and the number of the other nodes."""
+        """The first few nodes, and the number of the remaining nodes."""
         return list_some(self.nodes, most=LISTED_NODES)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def describe_accounting(report: StageReport) -> list[str]:
 
 
 def list_problems(report: StageReport) -> list[StageProblem]:
-    """Return the results that are not a pass: the worst outcome first, then by stage."""
+    """Return the results that are not a pass, ordered by outcome (worst first) and stage."""
     found: defaultdict[tuple[Stage, Outcome, str, str, str], list[str]] = defaultdict(list)
     for node in report.nodes:
         for cell in node.stages:

@@ -1,4 +1,4 @@
-"""The report for a terminal: counts by stage, a row for each node, and each fault with its nodes."""
+"""The report for a terminal, with counts by stage, a row for each node, and each problem with its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.enablement.report.problems import ACCOUNTING_STEP, list_problems
 from accelkit.enablement.report.values import Accounting, StageReport
 from accelkit.model.stage import Outcome, Stage
 
-# The words are distinguishable without colours. Failures are in capital letters.
+# The words are distinguishable without colors. Failures are in capital letters.
 _WORDS: Final = {
     Outcome.PASS: "pass",
     Outcome.SKIPPED: "skip",

@@ -11,19 +11,20 @@ from accelkit.audit.comparison import AuditFinding
 from accelkit.model.stage import NodeState, Outcome, Stage
 
 REPORT_VERSION: Final = 1
-# The best outcome first. A skipped stage counts as passed, because the stage that caused the skip reports the problem.
+# The best outcome is first. A skipped stage is treated as passed, because the stage that caused the skip reports the
+# problem.
 _EXIT_CODES: Final = {Outcome.PASS: 0, Outcome.SKIPPED: 0, Outcome.STALE: 3, Outcome.UNKNOWN: 3, Outcome.FAIL: 4}
 _ORDER: Final = tuple(Outcome)
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One stage on one node.
+    """The result of one stage on one node.
 
     Attributes:
-        because: the stage that caused this one to be skipped; None if it was not skipped.
+        because: the stage that caused this stage to be skipped; None if this stage was not skipped.
         found_at: the time of the result in Unix seconds.
         seconds: the duration of the check.
-        state: the state of the node for which the result holds; None if it was judged from current facts.
+        state: the state of the node for which the result is valid; None if the result was derived from current facts.
     """
 
     stage: Stage
@@ -38,7 +39,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """One node, with its stages in order."""
+    """The results for one node, ordered by stage."""
 
     name: str
     state: NodeState
@@ -63,7 +64,7 @@ class Accounting(msgspec.Struct, frozen=True):
     Attributes:
         outcome: `fail` if there are differences, `unknown` if no comparison was possible.
         differences: the differences between ledger, assignments, kubelets and cards.
-        notes: the comparisons that were not possible.
+        notes: messages about comparisons that were not possible.
         problem: the reason why no comparison was possible; empty if comparisons were possible.
     """
 
@@ -74,7 +75,7 @@ class Accounting(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The problem, or the differences with their kinds."""
+        """The problem as a sentence, or a sentence for each difference."""
         if self.problem:
             return (f"unknown: {self.problem}",)
         return tuple(f"{each.kind}: {each.message}" for each in self.differences)
@@ -89,8 +90,8 @@ class StageReport(msgspec.Struct, frozen=True):
         made_at: the creation time of the report in Unix seconds.
         outcome: the worst outcome.
         exit_code: 0, 3 or 4.
-        summary: the stages in order.
-        nodes: the nodes by name.
+        summary: the summaries of the stages, in order.
+        nodes: the nodes, ordered by name.
         accounting: the audit of the nodes' cards; None if it was not requested.
         context: the context of the kubeconfig; empty if no kubeconfig was used.
     """
@@ -108,12 +109,12 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 def find_worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; `pass` if there are no outcomes, or if some passed and the rest were skipped."""
+    """Return the worst outcome; `pass` if there are no outcomes, or if each outcome is `pass` or `skipped`."""
     found = set(outcomes)
     worst = max(found, key=_ORDER.index, default=Outcome.PASS)
     return Outcome.PASS if worst is Outcome.SKIPPED and Outcome.PASS in found else worst
 
 
 def find_exit_code(outcome: Outcome) -> int:
-    """Return the exit code of a program with this outcome."""
+    """Return the exit code for this outcome."""
     return _EXIT_CODES[outcome]

@@ -1,1 +1,1 @@
-"""Judgement of the stages of enablement from facts, without I/O."""
+"""Evaluation of the enablement stages, based on facts and without I/O."""

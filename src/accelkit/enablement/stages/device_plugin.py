@@ -1,7 +1,7 @@
-"""The stage `device-plugin`: the agent runs on the node, and its kubelet offers the advertised resources.
+"""The stage `device-plugin`: the agent runs on the node, and the kubelet offers the advertised resources.
 
-The stage uses allocatable resources, because capacity includes unhealthy devices, and remains for minutes after a
-plugin has stopped.
+The stage uses allocatable resources, because the capacity includes unhealthy devices, and remains unchanged for minutes
+after a device plugin has stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REASONS: Final = {
 
 
 def judge_device_plugin(facts: NodeFacts) -> StageResult:
-    """Judge whether pods can get the node's cards."""
+    """Evaluate whether pods can get the node's cards."""
     pods = facts.find_pods(AGENT_COMPONENT)
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
@@ -56,8 +56,8 @@ def _split_offers(facts: NodeFacts) -> tuple[list[str], list[str]]:
     names = sorted({native.memory, native.cards, *advertised})
     offered = [f"{name}: {allocatable[name]}" for name in names if allocatable.get(name, "0") != "0"]
     if advertised:
-        # An agent serves one dialect. Dialects that it served earlier remain listed while the node has their
-        # resources.
+        # An agent serves one dialect. Dialects that the agent served earlier remain listed while the node has resources
+        # of these dialects.
         return offered, [] if offered else sorted(advertised)
     expected = [native.cards]
     if any(card.memory_bytes is not None for card in facts.cards.cards):

@@ -1,4 +1,4 @@
-"""The stage `discover`: the node exists, its kubelet is ready, and its agent has published its cards."""
+"""The stage `discover`: the node exists, the kubelet is ready, and the agent has published the node's cards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.vendors.profiles import find_profiles
 
 
 def judge_discover(facts: NodeFacts) -> StageResult:
-    """Judge whether the node's cards are known."""
+    """Evaluate whether the node's cards are known."""
     if (left_out := _judge_sharing(facts)) is not None:
         return left_out
     ready = facts.node.ready
@@ -63,7 +63,7 @@ def _judge_sharing(facts: NodeFacts) -> StageResult | None:
 
 
 def _list_higher_counts(facts: NodeFacts, inventory: Inventory) -> Iterator[str]:
-    """Yield the vendors for which another program's label counts more cards than the inventory."""
+    """Yield the vendors for which a label from another program reports more cards than the inventory contains."""
     ours = read_label_record(facts.node)
     labels = facts.node.metadata.labels or {}
     counts = Counter(card.vendor for card in inventory.cards)

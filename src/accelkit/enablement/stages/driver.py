@@ -1,4 +1,4 @@
-"""The stages `driver` and `driver-check`: each card has its vendor's driver for the running kernel, and is healthy."""
+"""The stages `driver` and `driver-check`: each card has its vendor's driver for the running kernel and is healthy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from accelkit.texts import count_cards
 
 
 def judge_driver(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards have their vendors' drivers; the evidence contains the source of the drivers."""
+    """Evaluate whether the cards have their vendors' drivers; the evidence contains the source of the drivers."""
     fault = find_driver_fault(facts.cards)
     return passed(describe_source(facts)) if fault is None else _build_result(facts, fault)
 
 
 def judge_driver_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the cards work with the driver for the running kernel."""
+    """Evaluate whether the cards work with the driver for the running kernel."""
     kernel = facts.state.kernel
     fault = find_card_fault(facts.cards, kernel=kernel, chosen=read_chosen_kernel(facts.node))
     if fault is not None:

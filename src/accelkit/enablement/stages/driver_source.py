@@ -1,4 +1,4 @@
-"""Source of the driver of a node: one of accelkit's modes, or another owner."""
+"""Source of a node's driver: one of accelkit's modes, or another owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGE: Final = "package"
 def describe_source(facts: NodeFacts) -> str:
     """Return the mode and the source of the driver, as a sentence.
 
-    Packages leave no trace in the cluster, so they are reported only if `driver_mode` is `package`.
+    Packages are not visible in the cluster, so they are reported only if `driver_mode` is `package`.
     """
     if chosen := read_chosen_kernel(facts.node):
         pods = facts.find_pods(COMPONENT)

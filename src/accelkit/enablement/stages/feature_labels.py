@@ -1,4 +1,4 @@
-"""The stage `feature-labels`: the node has the labels that its agent wrote, and no other program removes them."""
+"""The stage `feature-labels`: the node has the labels that its agent wrote, and no other program removes the labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.texts import list_some
 
 
 def judge_feature_labels(facts: NodeFacts) -> StageResult:
-    """Judge whether pods that select nodes by card labels can find this node."""
+    """Evaluate whether the node has the card labels that pods can use to select nodes."""
     present = facts.node.metadata.labels or {}
     written = read_label_record(facts.node)
     if not written and facts.node.find_annotation(LABELS_ANNOTATION) not in (None, "{}"):

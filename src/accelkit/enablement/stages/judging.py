@@ -1,4 +1,4 @@
-"""Judgement of all stages of a node. A stage is judged only if all stages that it depends on have passed."""
+"""Evaluation of all stages of a node. A stage is evaluated only if all stages that it depends on have passed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JUDGES: Final[Mapping[Stage, Callable[[NodeFacts], StageResult]]] = MappingProx
 
 
 def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
-    """Return the results of all stages, in order.
+    """Return the results of all stages for one node, in order.
 
     Args:
         facts: the facts about the node.
@@ -53,7 +53,7 @@ def judge_node(facts: NodeFacts, *, now: float) -> dict[Stage, StageResult]:
 
 
 def find_cause(stage: Stage, results: Mapping[Stage, StageResult]) -> Stage | None:
-    """Return the first stage that this stage depends on and that did not pass; None if all passed."""
+    """Return the first stage that this stage depends on and that did not pass; None if all of them passed."""
     for need in NEEDS[stage]:
         if (cause := find_cause(need, results)) is not None:
             return cause

@@ -1,7 +1,7 @@
 """The stage `kernel-cache-check`: the cache agent runs on the node, and the administrator's caches are ready.
 
-A user who may edit a namespace can specify an unusable image. Therefore, namespaced caches are counted but
-not judged.
+A user who may edit a namespace can specify an unusable image. Therefore, namespaced caches are counted but not
+evaluated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CACHE_COMPONENT: Final = "kernel-caches"
 
 
 def judge_kernel_caches(facts: NodeFacts) -> StageResult:
-    """Judge whether kernel caches are available on the node."""
+    """Evaluate whether kernel caches are available on the node."""
     if facts.caches is None:
         return skipped(facts, StageReason.NOT_INSTALLED, "kernel caches are not installed in this cluster")
     if isinstance(facts.caches, Unread):
@@ -32,7 +32,7 @@ def judge_kernel_caches(facts: NodeFacts) -> StageResult:
     if isinstance(pods, Unread):
         return unknown(facts, StageReason.PODS_UNREAD, f"the pods of accelkit cannot be listed: {pods.why}")
     agent = find_program_pod(pods)
-    # Resource definitions without agents belong to another system or to an earlier installation.
+    # If CustomResourceDefinitions exist without agents, they belong to another system or to an earlier installation.
     if agent.state is PodState.MISSING and not facts.caches:
         return skipped(facts, StageReason.NOT_INSTALLED, "this node has no cache agent")
     if agent.state is not PodState.READY:
@@ -58,7 +58,7 @@ def _list_faults(reports: Sequence[CacheNode]) -> Iterator[str]:
 
 
 def _find_fault(conditions: Sequence[Condition]) -> Condition | None:
-    """Return the permanent failure of a digest. Digests in progress and digests for other cards have not failed."""
+    """Return the permanent failure of a digest. Digests in progress and digests for other cards are not failures."""
     for each in conditions:
         if each.type == ConditionType.DEGRADED and each.status == "True":
             return each

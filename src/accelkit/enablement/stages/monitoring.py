@@ -1,4 +1,4 @@
-"""The stage `monitoring`: the node's metrics are collected, and its agent serves metric series for each card.
+"""The stage `monitoring`: the node's metrics are collected, and the agent serves metric series for each card.
 
 The agent reads the cards on each request, so its metrics are current.
 """
@@ -15,7 +15,7 @@ from accelkit.texts import count_cards, list_some
 
 
 def judge_monitoring(facts: NodeFacts) -> StageResult:
-    """Judge whether the node is monitored."""
+    """Evaluate whether the node is monitored."""
     monitoring = facts.monitoring
     if monitoring is None:
         return skipped(facts, StageReason.NOT_INSTALLED, "monitoring is not installed in this cluster")

@@ -1,6 +1,6 @@
-"""The stages `plugin-check` and `extender-check`, which run check pods and record their last results on the node.
+"""The stages `plugin-check` and `extender-check`, whose last results from check pods are recorded on the node.
 
-Only the Node object is read. A result without the state of the node is stale.
+Only the Node object is read. A result that does not contain the state of the node is stale.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from accelkit.model.stage import Outcome, Stage, StageResult, judge_recorded
 
 
 def judge_plugin_check(facts: NodeFacts) -> StageResult:
-    """Judge whether a check pod received a share on the node and could use the share."""
+    """Evaluate whether a check pod received a share on the node and could use the share."""
     return _judge(facts, Stage.PLUGIN_CHECK)
 
 
 def judge_extender_check(facts: NodeFacts) -> StageResult:
-    """Judge whether the extender placed the check pod, and whether the ledger and the kubelet agree about the pod."""
+    """Evaluate whether the extender placed the check pod, and whether ledger and kubelet agree about the pod."""
     return _judge(facts, Stage.EXTENDER_CHECK)
 
 

@@ -24,7 +24,7 @@ def unknown(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult
 
 
 def stale(facts: NodeFacts, reason: StageReason, evidence: str) -> StageResult:
-    """Return a result that is valid for an earlier state of the node."""
+    """Return a result that is valid only for an earlier state of the node."""
     return _explain(Outcome.STALE, facts, reason, evidence)
 
 

@@ -1,7 +1,7 @@
 """The stage `runtime-hook`: the container runtime supports the responses from the agent.
 
-The agent responds with plain device nodes, which every runtime supports. If the host has Container Device
-Interface (CDI) specifications of its cards, the agent responds with CDI names, which old runtimes do not support.
+By default, the agent returns plain device nodes, which every container runtime supports. If the host has Container
+Device Interface (CDI) specifications for its cards, the agent returns CDI names, which old runtimes do not support.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d{1,9})\.(\d{1,9})")
 
 
 def judge_runtime_hook(facts: NodeFacts) -> StageResult:
-    """Judge whether the runtime supports the responses from the agent."""
+    """Evaluate whether the container runtime supports the responses from the agent."""
     described, runtime = facts.cards.cdi, facts.node.status.node_info.container_runtime_version
     if not described:
         return passed("containers get plain device nodes, which every runtime supports")

@@ -1,5 +1,6 @@
-"""Checks of nodes with a pod that runs a computation with a share, and the judgement of the results.
+"""Checks of nodes by a pod that runs a computation on a share, and the evaluation of the results.
 
-One check pod serves two stages. The stage of the device plugin uses the evidence from its container and the devices
-that the kubelet allocated. The stage of the extender uses its placement, its assignment and its entry in the ledger.
+One check pod provides the results for two stages. The stage for the device plugin uses the evidence from the pod's
+container and the devices that the kubelet allocated. The stage for the extender uses the pod's placement, assignment
+and entry in the ledger.
 """

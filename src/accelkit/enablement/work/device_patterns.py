@@ -1,7 +1,7 @@
-"""Device nodes and variables that identify the cards of a container, according to the vendors' profiles.
+"""Device nodes and environment variables that identify the cards of a container, according to the vendors' profiles.
 
-Profiles have patterns such as `/dev/nvidia{minor}`. The check program uses them to find the device nodes of its
-container, and the judgement uses them to derive the expected device nodes.
+Profiles contain patterns such as `/dev/nvidia{minor}`. The check program uses these patterns to find the device nodes
+of its container, and the evaluation uses them to derive the expected device nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWERED: Final = frozenset({"void"})
 
 
 def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return the device nodes of cards of any vendor below a folder, such as `/dev/nvidia0`, sorted.
+    """Return the device nodes below a folder that belong to cards of any vendor, such as `/dev/nvidia0`, sorted.
 
     Args:
         devices: the container's `/dev`.
@@ -33,15 +33,15 @@ def list_card_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ..
 
 
 def list_control_nodes(devices: Path, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return the device nodes below a folder that all cards of a vendor need, such as `/dev/nvidiactl`, sorted."""
+    """Return the device nodes below a folder that all cards of a vendor share, such as `/dev/nvidiactl`, sorted."""
     paths = {path for profile in profiles for path in profile.node_nodes if path.startswith(_DEV)}
     return tuple(sorted(path for path in paths if (devices / path.removeprefix(_DEV)).exists()))
 
 
 def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, str]) -> str:
-    """Return a sentence if a variable of a container identifies a different card; otherwise, an empty string.
+    """Return an error message if an environment variable of a container identifies a different card; otherwise, "".
 
-    A variable that requires unknown properties of the card is ignored.
+    A variable whose value depends on unknown properties of the card is ignored.
     """
     known = {"ids": card.id, "minors": card.minor, "indices": card.index, "ordinals": 0}
     facts = {name: str(value) for name, value in known.items() if value is not None}
@@ -57,8 +57,8 @@ def find_wrong_variable(profile: Profile, card: Card, variables: Mapping[str, st
 
 
 def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
-    """Return a sentence if the vendor's device nodes are not those of the container's only card; otherwise, ""."""
-    # Simulated cards have no device nodes, and a file on the host may define other names for device nodes.
+    """Return an error message if the vendor's device nodes do not match the container's only card; otherwise, ""."""
+    # Simulated cards do not have device nodes, and a file on the host may define other names for device nodes.
     if isinstance(profile.discovery, FileDiscovery) or profile.nodes_file is not None:
         return ""
     facts = {name: str(number) for name, number in (("index", card.index), ("minor", card.minor)) if number is not None}
@@ -66,7 +66,7 @@ def find_wrong_node(profile: Profile, card: Card, paths: Iterable[str]) -> str:
     for pattern in profile.card_nodes:
         found = [path for path in nodes if _compile(pattern).fullmatch(path)]
         if not _list_fields(pattern) <= facts.keys():
-            # The card of each device node is unknown, but the expected number of device nodes is known.
+            # It is unknown which card each device node belongs to, but the expected number of device nodes is known.
             if len(found) != 1:
                 return f"it has {len(found)} device nodes that match {pattern}, but one card has only one"
             continue

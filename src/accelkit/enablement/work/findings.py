@@ -1,4 +1,4 @@
-"""Findings of a judgement, and the stage results that are built from them."""
+"""Findings of an evaluation, and functions that build stage results from findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build_result(finding: Finding, state: NodeState, seconds: float, *, node: st
         state: the state of the node.
         seconds: the duration of the check.
         node: the name of the node.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
     """
     next_action = NEXT_ACTIONS[finding.reason].format(node=node, namespace=namespace) if finding.reason else ""
     return StageResult(

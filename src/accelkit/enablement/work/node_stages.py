@@ -1,4 +1,4 @@
-"""Functions that run the checks of a cluster's nodes, and read or remove the results."""
+"""Functions that run the checks on a cluster's nodes, and that read or remove the results."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MAX_REASON: Final = 64
 
 @dataclass(frozen=True)
 class StageRun:
-    """The state of the checks.
+    """The outcome of a run of the checks, or of a removal.
 
     Attributes:
-        results: the results of both checks, by node, sorted.
-        worked: the nodes on which a check pod ran, or would run.
+        results: the results of both checks, sorted by node.
+        worked: the nodes on which a check pod ran; in check mode, the nodes on which a check pod would run.
         written: the nodes whose record changed or was removed; in check mode, the nodes whose record will certainly
             change.
-        problems: by node, the reason why its results could not be written.
-        pods: the number of check pods that a removal has deleted, or would delete.
-        left: the reason why check pods still exist after a removal; empty if none exist.
+        problems: for each node whose results could not be written, the reason.
+        pods: the number of check pods that a removal has deleted; in check mode, the number that it would delete.
+        left: the reason why check pods still exist after a removal; empty if no check pods exist.
     """
 
     results: Mapping[str, Results] = field(default_factory=dict)
@@ -57,21 +57,21 @@ async def run_stages(
     at_once: int = AT_ONCE,
     check: bool = False,
 ) -> StageRun:
-    """Check the nodes without valid recorded results, and record the new results.
+    """Check the nodes that do not have valid recorded results, and record the new results.
 
     Args:
         api: an open client.
         names: names of nodes; empty for all shared nodes.
         pods: the template of check pods.
         ledger: a function that returns the extender's ledger, or the reason why it is unreadable.
-        max_age_seconds: the time for which results for the same state are valid.
-        at_once: the maximum number of pods at one time.
-        check: whether to run no pods and write nothing, and only return the nodes that would be checked.
+        max_age_seconds: the time for which results for an unchanged state are valid.
+        at_once: the maximum number of concurrent pods.
+        check: whether to only return the nodes that would be checked, without running pods or writing results.
 
     Raises:
         ConfigurationError: a requested node does not exist.
-        ApiError: the API server did not respond, or refused a request. If it refuses to write the results of a
-            node, `problems` contains the reason instead.
+        ApiError: the API server did not respond, or rejected a request. If it rejects the results of a node, `problems`
+            contains the reason instead.
         ServiceError: the check pods could not be listed within the time limit.
     """
     nodes = await _choose(api, names)
@@ -97,7 +97,7 @@ async def run_stages(
         except ApiError as exc:
             if exc.unavailable:
                 raise
-            # For example, the Node object has reached its size limit, which its kubelet can cause.
+            # For example, the Node object has reached its size limit, which a kubelet can cause.
             done = Recorded(changed=False, problem=exc.message)
         if done.changed:
             written.append(name)
@@ -112,10 +112,10 @@ async def run_stages(
 async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) -> StageRun:
     """Delete all check pods, and remove the results from all nodes.
 
-    If the kubelet of a pod does not confirm its deletion, the rest of the removal continues.
+    The removal continues even if the kubelet does not confirm the deletion of a pod.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     recorded = tuple(
         sorted(name for name, node in (await list_checked_nodes(api)).items() if node.recorded is not None)
@@ -132,7 +132,7 @@ async def remove_stages(api: ApiClient, namespace: str, *, check: bool = False) 
 
 
 def read_results(node: CheckedNode, namespace: str) -> Results:
-    """Return the recorded results of both checks of a node; missing and unreadable ones are unknown."""
+    """Return the recorded results of both checks of a node; missing and unreadable results become unknown."""
 
     def build(finding: Finding) -> StageResult:
         return build_result(finding, node.state, 0.0, node=node.name, namespace=namespace)
@@ -147,7 +147,7 @@ def read_results(node: CheckedNode, namespace: str) -> Results:
 
 
 def _clean(result: StageResult) -> StageResult:
-    """Return a result with shortened texts, because a client that writes the node can bypass `write_record`."""
+    """Return a result with shortened texts, because clients that can write the node may bypass `write_record`."""
     return msgspec.structs.replace(
         result,
         reason=shorten(result.reason, _MAX_REASON),
@@ -169,6 +169,6 @@ async def _choose(api: ApiClient, names: Collection[str]) -> dict[str, CheckedNo
         raise ConfigurationError(
             f"cannot find node {', '.join(unknown_names)}", next_step="list the nodes with `kubectl get nodes`"
         )
-    # Nodes without cards need no check, but nodes with unknown cards do.
+    # Nodes without cards are not checked, but nodes with unknown cards are checked.
     chosen = names or [name for name, node in nodes.items() if node.shared and (node.cards or node.problem)]
     return {name: nodes[name] for name in sorted(chosen)}

@@ -1,4 +1,4 @@
-"""Data of a Node object that a check needs: its state, its cards, and the resources that it offers."""
+"""Data of a Node object that a check needs: the state, the cards, and the resources that the node offers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class CheckedNode:
     """A node to check.
 
     Attributes:
-        state: the state for which the results of its checks hold.
-        shared: whether its label enables sharing.
-        resource: the extended resource for memory that its agent advertises.
-        capacity: its capacity of that resource; None if the kubelet does not report it.
-        allocatable: its allocatable amount of that resource.
-        unit_bytes: the size of one unit of the resource; 0 if it is unknown.
+        state: the state for which the check results are valid.
+        shared: whether the node's label enables sharing.
+        resource: the extended resource for memory that the node's agent advertises.
+        capacity: the node's capacity of that resource; None if the kubelet does not report the capacity.
+        allocatable: the allocatable amount of that resource.
+        unit_bytes: the size of one unit of the resource, in bytes; 0 if the size is unknown.
         cards: the cards by ID.
-        problem: the reason why its cards are unknown; empty if they are known.
-        recorded: the annotation with the results of its stages; None if there is none.
+        problem: the reason why the cards are unknown; empty if the cards are known.
+        recorded: the annotation with the stage results; None if the annotation is missing.
     """
 
     name: str
@@ -52,7 +52,7 @@ async def list_checked_nodes(api: ApiClient) -> dict[str, CheckedNode]:
     """Return all nodes by name, from one list.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     nodes, _ = await list_all(api, NODES, Node)
     return {node.metadata.name: view_node(node) for node in nodes}
@@ -79,10 +79,11 @@ def view_node(node: Node) -> CheckedNode:
 
 
 def find_resource(advertised: str) -> str:
-    """Return the extended resource with which pods request a node's card memory.
+    """Return the extended resource that pods use to request a node's card memory.
 
     Args:
-        advertised: the resources that its agent advertises, separated by commas; empty for accelkit's own resources.
+        advertised: the resources that the node's agent advertises, separated by commas; empty for accelkit's own
+            resources.
     """
     named = {name.strip() for name in advertised.split(",")}
     memory = (dialect.resources.memory for dialect in load_usable_dialects() if dialect.advertised)

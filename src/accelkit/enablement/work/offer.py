@@ -1,4 +1,4 @@
-"""Judgement of whether a node offers a share for a check pod, before the pod is created."""
+"""Evaluation whether a node offers a share for a check pod, before the pod is created."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from accelkit.model.card import Health
 
 
 def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
-    """Return the reason why a check pod cannot get a share on a node; None if it can.
+    """Return the reason why a check pod cannot get a share on a node; None if the pod can get a share.
 
-    The decision uses allocatable resources, because capacity includes unhealthy devices.
+    The decision is based on allocatable resources, because the capacity includes unhealthy devices.
 
     Args:
         node: the node.
-        counted: the ledger's view of the node; None if it is unknown.
+        counted: the node's entry in the ledger; None if the entry is unknown.
     """
     if node.problem:
         return unknown("CardsUnknown", f"the cards of {node.name} are unknown: {node.problem}")
@@ -31,7 +31,7 @@ def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
 
 
 def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
-    """Return whether the ledger contains no card with enough free memory for the smallest share."""
+    """Return whether, according to the ledger, no card of the node has enough free memory for the smallest share."""
     unit_bytes = counted.unit_bytes or node.unit_bytes
     return not any(
         card.known

@@ -1,4 +1,4 @@
-"""Judgement of kube-scheduler and the extender by the placement of a check pod."""
+"""Evaluation of kube-scheduler and the extender, based on the placement of a check pod."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
 
-# The messages of kube-scheduler if the host, not its cards, lacks resources.
+# Messages from kube-scheduler that indicate a lack of host resources, not of cards.
 _HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
 
 
 def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView | None) -> Finding | None:
-    """Return the fault in the placement of a pod; None if it was placed with a readable assignment.
+    """Return the fault in the placement of a pod; None if the pod was placed with a readable assignment.
 
     Args:
         node: the node to check.
         snapshot: the last observed state of the pod.
-        counted: the ledger's view of the node; None if it is unknown.
+        counted: the node's entry in the ledger; None if the entry is unknown.
     """
     pod = snapshot.pod
     if pod is None or (snapshot.gone and not pod.spec.node_name):
@@ -46,7 +46,7 @@ def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView 
 
 
 def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> Finding:
-    """Compare the ledger's entry of a placed pod with its assignment."""
+    """Compare the ledger's entry for a placed pod with the pod's assignment."""
     if isinstance(view.counted, ServiceError):
         return unknown("LedgerUnread", f"the ledger cannot be compared: {view.counted}")
     found = _find_counted(view.counted.get(node.name), pod)
@@ -58,10 +58,10 @@ def judge_ledger(node: CheckedNode, pod: CheckPod, share: Share, view: View) -> 
 
 
 def read_share(pod: CheckPod, snapshot: PodSnapshot) -> Share:
-    """Return the only share of the working container, including any correction by the node's agent.
+    """Return the only share of the working container, including any correction by the node agent.
 
     Raises:
-        AssignmentError: the assignment is unreadable, or is not one share of one card.
+        AssignmentError: the assignment is unreadable, or does not consist of one share of one card.
     """
     text = (pod.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION) or snapshot.bound_with or ""
     assignment: Assignment = decode_assignment(text)
@@ -89,7 +89,7 @@ def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -
 
 
 def _find_counted(node: NodeView | None, pod: CheckPod) -> dict[str, int]:
-    """Return the amounts that the ledger has for the working container on each card."""
+    """Return the amounts that the ledger contains for the working container on each card."""
     return {
         card.id: share.memory_bytes for card in (node.cards if node else ()) for share in card.shares if _is(share, pod)
     }

@@ -1,4 +1,4 @@
-"""Judgement of the device plugin, based on the result of a check pod's container and the kubelet's allocation."""
+"""Evaluation of the device plugin, based on the result of a check pod's container and the kubelet's allocation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from accelkit.model.units import format_bytes
 from accelkit.vendors.profiles import Profile, load_usable_profiles
 
 NO_IMAGE: Final = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
-# The reason that kubelets set if a device plugin refuses a pod or its devices are missing.
+# The reason that kubelets set if a device plugin rejects a pod, or if the pod's devices are missing.
 _NOT_ADMITTED: Final = "UnexpectedAdmissionError"
 _NVIDIA_IDENTITY: Final = "GPU-"
 
 
 def judge_container(node: CheckedNode, snapshot: PodSnapshot, share: Share) -> Finding:
-    """Return the result of a placed pod's container.
+    """Return the result from the container of a placed pod.
 
     Args:
         node: the node of the pod.
@@ -105,7 +105,7 @@ def _find_wrong_identity(card: Card, evidence: ShareEvidence) -> str:
 
 
 def _judge_unended(node: CheckedNode, snapshot: PodSnapshot) -> Finding:
-    """Return the reason why the container of a placed pod has not ended on its own."""
+    """Return the reason why the container of a placed pod has not terminated on its own."""
     pod = snapshot.pod
     if pod is None or (snapshot.gone and not pod.terminal):
         return unknown("PodGone", f"the check pod of {node.name} was deleted before it ended")

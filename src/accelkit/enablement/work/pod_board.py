@@ -1,4 +1,4 @@
-"""Board of all check pods of a run: a list and watch whose changes wake the tasks that wait for a pod."""
+"""Current state of all check pods of a run, from a list and a watch; changes wake the tasks that wait for a pod."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class PodSnapshot:
     Attributes:
         pod: the pod, or its last state before its deletion; None if it was never observed.
         gone: whether it was deleted.
-        bound_with: the assignment when the pod was first observed with a node. The extender wrote it, because
-            it is written with the Binding. None if the pod has no node, or had no assignment at that time.
+        bound_with: the assignment when the pod was first observed with a node. The extender wrote this assignment,
+            because it is written with the Binding. None if the pod does not have a node, or did not have an assignment
+            at that time.
     """
 
     pod: CheckPod | None = None
@@ -54,11 +55,11 @@ class PodBoard:
         )
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch the pods until cancelled."""
         await self._reflector.run()
 
     async def sync(self) -> bool:
-        """Wait until the pods have been listed once; return False if this takes too long."""
+        """Wait until the pods have been listed once; return False after a timeout."""
         try:
             async with asyncio.timeout(_SYNC_SECONDS):
                 await self._reflector.synced.wait()
@@ -67,12 +68,12 @@ class PodBoard:
         return True
 
     async def wait(self, uid: str, accept: Callable[[PodSnapshot], bool], deadline: float) -> PodSnapshot:
-        """Wait until the state of a pod is accepted; at the deadline, return the last state.
+        """Wait until the state of a pod is accepted; return the last state if the deadline is reached first.
 
         Args:
             uid: the UID of the pod.
             accept: a function that returns whether a state is accepted.
-            deadline: the deadline on the clock of `time.monotonic`.
+            deadline: the deadline, on the clock of `time.monotonic`.
         """
         event = self._changed.setdefault(uid, asyncio.Event())
         while True:

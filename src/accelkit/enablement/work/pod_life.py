@@ -1,4 +1,4 @@
-"""Creation and deletion of check pods, including the pods of an earlier run that was killed."""
+"""Creation and deletion of check pods, including pods from an earlier run that was killed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ T = TypeVar("T")
 async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
     """Create a check pod; return its UID.
 
-    If the response is lost, the pod may exist. A second request with the same name then fails, and the annotation of
-    the existing pod identifies its run. If a kubelet uses the name for a static pod, the check pod gets a different
-    name.
+    If the response is lost, the pod may exist. In this case, a second request with the same name fails, and the
+    annotation of the existing pod identifies the run that created it. If a kubelet uses the name for a static pod, the
+    check pod gets a different name.
 
     Args:
         api: an open client.
         body: the pod; the function may change its name.
 
     Raises:
-        ApiError: the API server refused the pod or did not respond, or a pod of another run has the same name.
+        ApiError: the API server rejected the pod or did not respond, or a pod from another run has the same name.
     """
     metadata = body["metadata"]
     collection = build_collection_path("v1", "pods", metadata["namespace"])
@@ -63,10 +63,10 @@ async def create_pod(api: ApiClient, body: dict[str, Any]) -> str:
 
 
 async def delete_own(api: ApiClient, path: str, run: str) -> None:
-    """Delete the pod of a run; leave a pod from another run with the same name unchanged.
+    """Delete the pod of a run, but not a pod from another run with the same name.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
 
     async def delete() -> None:
@@ -78,10 +78,10 @@ async def delete_own(api: ApiClient, path: str, run: str) -> None:
 
 
 async def delete_all(api: ApiClient, namespace: str) -> int:
-    """Delete all check pods of a namespace, and wait until they are deleted; return the number of deleted pods.
+    """Delete all check pods in a namespace, and wait until the pods are deleted; return the number of deleted pods.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: some pods still exist.
     """
     collection = build_collection_path("v1", "pods", namespace)
@@ -108,7 +108,7 @@ async def count_pods(api: ApiClient, namespace: str) -> int:
     """Return the number of check pods in a namespace.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     collection = build_collection_path("v1", "pods", namespace)
     return len(await _list(api, collection))
@@ -124,13 +124,13 @@ async def _delete(api: ApiClient, path: str, uid: str) -> None:
     try:
         await api.delete(path, {"preconditions": {"uid": uid}} if uid else None)
     except ApiError as exc:
-        # Another pod now has the name, or the pod no longer exists.
+        # The pod no longer exists, or another pod now has the same name.
         if not exc.not_found and not exc.conflict:
             raise
 
 
 async def _try_again(act: Callable[[], Awaitable[T]]) -> T:
-    """Call a function up to three times while the API server does not respond."""
+    """Call a function until the API server responds, but at most three times."""
     for left in range(TRIES - 1, -1, -1):
         try:
             return await act()

@@ -1,8 +1,8 @@
-"""The check pod of a node: its template, and the fields that are read from it.
+"""The check pod of a node, with the pod template and the fields that are read from the pod.
 
-kube-scheduler places the pod with an affinity to its node, so that the extender handles it like other pods. The first
-container requests the smallest share and ends after its work. The second container requests no share and keeps the pod
-running until it has been examined, because devices and the ledger's entry belong to a pod, not to a container.
+The pod has an affinity to its node and is placed by kube-scheduler, so that the extender handles it like other pods.
+The first container requests the smallest share and exits after its work. The second container does not request a share.
+It runs until the pod has been examined, because devices and the ledger's entry belong to a pod, not to a container.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPONENT: Final = "share-check"
 RUN_ANNOTATION: Final = CHECK_RUN_ANNOTATION
 SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}={COMPONENT}"
 _MESSAGE_FILE: Final = "/dev/termination-log"
-# The time after its deadline at which a pod ends on its own if no run deletes it.
+# Additional time after the time limit, after which a pod terminates on its own if it has not been deleted.
 _MARGIN_SECONDS: Final = 60
 _USER: Final = 65532
 
@@ -32,12 +32,12 @@ class CheckPods:
     """The template of the pods.
 
     Attributes:
-        namespace: the namespace of the pods, which is accelkit's.
+        namespace: the namespace of the pods, which is accelkit's namespace.
         image: accelkit's image.
         pull_secrets: names of Secrets in the namespace.
-        runtime_class: RuntimeClass of the pods; empty for none.
-        scheduler: schedulerName of the pods; empty for the cluster's default.
-        seconds: the time limit for each pod, from its creation to its end.
+        runtime_class: the RuntimeClass of the pods; empty for none.
+        scheduler: the schedulerName of the pods; empty for the cluster's default.
+        seconds: the time limit for each pod, from its creation to its termination.
     """
 
     namespace: str
@@ -58,7 +58,7 @@ class CheckPod(ExplainedPod):
 
     @property
     def mirror(self) -> bool:
-        """Whether it is the mirror of a static pod, which a kubelet names freely and recreates after a deletion."""
+        """Whether the pod mirrors a static pod; a kubelet can choose any name, and recreates deleted mirror pods."""
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
@@ -74,7 +74,7 @@ class CheckPod(ExplainedPod):
 
 
 def name_pod(node: str) -> str:
-    """Return the name of the pod for a node. It contains a hash, because the node's own name may be too long."""
+    """Return the name of the pod for a node. It contains a hash, because the node name may be too long."""
     return f"accelkit-share-check-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
@@ -85,7 +85,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
         node: the name of the node.
         resource: the extended resource for memory; the pod requests one unit.
         pods: the template of the pods.
-        run: the ID of the run that creates it.
+        run: the ID of the run that creates the pod.
     """
     work_seconds = max(1.0, pods.seconds / 2)
     check = [
@@ -113,7 +113,8 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
             "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # Taints exclude other pods from nodes with cards. Like pods with cards, the check pod must run there.
+            # Taints may exclude other pods from nodes with cards. The check pod must run on these nodes, like pods with
+            # cards.
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pods.pull_secrets],
             "securityContext": {
@@ -123,7 +124,7 @@ def build_pod(node: str, resource: str, pods: CheckPods, run: str) -> dict[str, 
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [
-                # If NVIDIA's runtime is in use, these capabilities add the driver library.
+                # If NVIDIA's container runtime is in use, these driver capabilities add the driver library.
                 _build_container(CHECK, pods.image, check, {**host, "limits": limits}, cuda=True),
                 _build_container(HOLD, pods.image, ["--hold", f"{pods.seconds + _MARGIN_SECONDS:g}"], idle),
             ],
@@ -147,7 +148,7 @@ def _build_container(
         **({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]} if cuda else {}),
         "resources": resources,
         "terminationMessagePath": _MESSAGE_FILE,
-        # If a container ends without a message, the end of its log is used.
+        # If a container exits without a message, the end of its log is used.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

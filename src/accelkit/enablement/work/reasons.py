@@ -7,15 +7,15 @@ from typing import Final, Literal
 from accelkit.enablement.reasons import NEXT_ACTIONS as OF_STAGES
 from accelkit.enablement.reasons import StageReason
 
-# Reasons that prevent a check but do not concern the node's cards.
+# Reasons that prevent a check but are unrelated to the node's cards.
 _Node = Literal["CardsUnknown", "HostFull", "KubeletRefused", "NeverChecked", "NodeMissing", "NodeGone", "StateChanged"]
 _Run = Literal["ApiUnanswered", "NeedNotPassed", "NoFreeShare", "NotPlaced", "OtherRun", "RecordUnreadable"]
 _Pod = Literal["NoImage", "NotEnded", "PodGone", "PodRefused"]
-# Reasons that concern the device plugin.
+# Reasons about the device plugin.
 _Offer = Literal["NotAdvertised", "NothingAllocatable", "NotAdmitted", "NotObserved", "KubeletDiffers"]
 ShareReason = Literal["CudaFailed", "DeviceNotOpened", "TimedOut", "WorkFailed", "WrongResult"]
 _Container = Literal["ContainerNotStarted", "NoDeviceNode", "NoEvidence", "WrongDevice", "WrongLimit"]
-# Reasons that concern the extender.
+# Reasons about the extender.
 _Ledger = Literal["AssignmentUnreadable", "LedgerDiffers", "LedgerUnread", "NoAssignment"]
 _Scheduler = Literal["NotTried", "SchedulerError", "Unschedulable"]
 WorkReason = Literal[_Node, _Run, _Pod, _Offer, ShareReason, _Container, _Ledger, _Scheduler]
@@ -24,7 +24,7 @@ _AGENT: Final = "kubectl --namespace {namespace} logs --selector app.kubernetes.
 
 # The placeholders are {node} and {namespace}.
 NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
-    # Reasons that prevent a check but do not concern the node's cards.
+    # Reasons that prevent a check but are unrelated to the node's cards.
     "ApiUnanswered": "Check that the API server responds, then run the check again: "
     "ansible-playbook playbooks/verify.yml -i INVENTORY",
     "CardsUnknown": f"Find out why the node's agent publishes no cards: {_AGENT}",
@@ -43,7 +43,7 @@ NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
     "PodRefused": "Allow pods of the restricted Pod Security Standard in namespace {namespace}, then check again",
     "RecordUnreadable": OF_STAGES[StageReason.RECORD_UNREADABLE],
     "StateChanged": OF_STAGES[StageReason.STATE_CHANGED],
-    # Reasons that concern the device plugin.
+    # Reasons about the device plugin.
     "ContainerNotStarted": "Check the container runtime's messages about the pod's devices, such as its CDI files",
     "CudaFailed": "Check whether the driver works on the node: nvidia-smi, dmesg, accelkit hardware-check",
     "DeviceNotOpened": "Check whether the driver is loaded on the node, and the device node belongs to the driver",
@@ -59,7 +59,7 @@ NEXT_ACTIONS: Final[dict[WorkReason, str]] = {
     "WrongDevice": "Find out whether CDI files, the RuntimeClass or the vendor's runtime hook add other devices",
     "WrongLimit": "Check that no webhook or runtime changes the container's environment: accelkit audit {node}",
     "WrongResult": "Exclude the card from placement and have it tested: its computation or its memory is faulty",
-    # Reasons that concern the extender.
+    # Reasons about the extender.
     "AssignmentUnreadable": "Install the same version of the extender and the collection, then run site.yml",
     "LedgerDiffers": "Compare the ledger with the assignments: accelkit audit {node}",
     "LedgerUnread": "Allow the user to query the extender (playbooks/files/installer.yml), or set stages_extender_url",

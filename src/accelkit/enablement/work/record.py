@@ -1,4 +1,4 @@
-"""Record of check results in a node's annotation `accelkit.io/stages`, together with the results of other stages."""
+"""Record of check results in a node's annotation `accelkit.io/stages`, which also contains results of other stages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORK_STAGES: Final[tuple[Stage, ...]] = (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHEC
 _TRIES: Final = 5
 # The allowed difference between the clocks of the machines that write and read the record.
 _AHEAD_SECONDS: Final = 120.0
-# The length of texts if they have many bytes per character.
+# The maximum length of texts that have many bytes per character.
 _SHORT_EVIDENCE: Final = 60
 
 
@@ -39,8 +39,8 @@ class Recorded:
     """The outcome of writing a node's results.
 
     Attributes:
-        changed: whether an outcome, reason or state changed; changes of only texts and times do not count.
-        problem: the reason why the results were not written; empty if they were written or already recorded.
+        changed: whether an outcome, reason or state changed; changes that affect only texts and times are ignored.
+        problem: the reason why the results were not written; empty if the results were written or already recorded.
     """
 
     changed: bool
@@ -50,9 +50,10 @@ class Recorded:
 def find_valid(
     text: str | None, state: NodeState, *, now: float, max_age_seconds: float
 ) -> Mapping[Stage, StageResult] | None:
-    """Return the recorded results of both checks if they are valid; None if the checks must run.
+    """Return the recorded results of both checks if the results are valid; None if the checks must run.
 
-    They are valid if both checks passed for the current state of the node, and are not older than the maximum age.
+    The results are valid if both checks passed for the current state of the node, and if they do not exceed the maximum
+    age.
     """
     record = read_record(text)
     found = {stage: record.results[stage] for stage in WORK_STAGES if stage in record.results} if record else {}
@@ -70,9 +71,9 @@ def find_valid(
 async def record_results(
     api: ApiClient, node: str, results: Mapping[Stage, StageResult], *, max_age_seconds: float
 ) -> Recorded:
-    """Write the results of a node's checks; leave the results of other stages unchanged.
+    """Write the results of a node's checks; the results of other stages remain unchanged.
 
-    If only times have changed, nothing is written unless the recorded results are too old to be valid.
+    If only times have changed, the results are written only if the recorded results are too old to be valid.
 
     Args:
         api: an open client.
@@ -81,7 +82,7 @@ async def record_results(
         max_age_seconds: the time for which results are valid.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     for left in range(_TRIES - 1, -1, -1):
         try:
@@ -113,10 +114,10 @@ async def record_results(
 
 
 async def erase_record(api: ApiClient, node: str) -> None:
-    """Remove the annotation from a node, if the node exists.
+    """Remove the annotation from a node if the node exists.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     try:
         await api.patch(build_node_path(node), {"metadata": {"annotations": {STAGES_ANNOTATION: None}}})
@@ -138,7 +139,7 @@ def _read(text: str | None) -> StageRecord:
             f"cannot write {STAGES_ANNOTATION} of the node: it has the newer version {version}",
             next_step="use the newer version of the collection",
         )
-    # The record is damaged and unreadable for all versions, so it is replaced.
+    # The record is damaged and no version can read it, so it is replaced.
     return StageRecord({})
 
 

@@ -1,7 +1,8 @@
-"""Check of nodes with a pod on each node. The pods are created, watched, judged, and always deleted.
+"""Check of nodes by a pod on each node. The pods are created, watched, evaluated, and always deleted.
 
-Nodes are checked in parallel, up to a limit. They share one list of nodes before and one after the checks, one watch of
-pods, and the readings of the ledger and the kubelets. An error in the check of one node does not stop the others.
+Nodes are checked in parallel, up to a limit. All checks share one list of nodes before and one after the checks, one
+watch of pods, and the data that is read from the ledger and the kubelets. An error in the check of one node does not
+stop the other checks.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 32
 # An agent reads its kubelet's allocations every 15 s.
 AGREE_SECONDS: Final = 30.0
-# A pod that kube-scheduler cannot place now may fit soon, for example when other pods end.
+# A pod that kube-scheduler cannot place now may fit soon, for example when other pods terminate.
 PATIENCE_SECONDS: Final = 30.0
 # The maximum age of the ledger's data at the start of a node's check.
 _FRESH_SECONDS: Final = 5.0
@@ -47,21 +48,22 @@ _ABSENT: Final = (unknown("NodeMissing", "the cluster has no node with this name
 async def check_nodes(
     api: ApiClient, names: Collection[str], pods: CheckPods, *, ledger: Ledger, at_once: int = AT_ONCE
 ) -> dict[str, Results]:
-    """Check nodes on which the device plugin runs; return the results of both stages after all check pods are deleted.
+    """Check nodes on which the device plugin runs; return the results of both stages when all pods are deleted.
 
     Args:
         api: an open client.
         names: names of the nodes.
-        pods: the template of the pods, with the time limit for each.
+        pods: the template of the pods, with the time limit for each pod.
         ledger: a function that returns the extender's ledger for all nodes, or the reason why it is unreadable.
-        at_once: the maximum number of pods at one time.
+        at_once: the maximum number of concurrent pods.
 
     Raises:
-        ApiError: the API server refuses to list nodes or pods.
+        ApiError: the API server denied access to nodes or pods.
         ServiceError: the pods could not be listed within the time limit.
     """
     before = await list_checked_nodes(api)
-    # A pod on an unreachable node exists until the node is reachable again. Only this node is then not checked.
+    # A pod on an unreachable node exists until the node is reachable again. In this case, only this node is not
+    # checked.
     await _clear(api, pods.namespace)
     board, sides = PodBoard(api, pods.namespace), Sides(api, pods.namespace, ledger)
     checks = {name: _NodeCheck(api, before[name], pods, board, sides) for name in names if name in before}
@@ -111,7 +113,7 @@ async def _clear(api: ApiClient, namespace: str) -> None:
 
 
 def _conclude(findings: _Findings, before: NodeState, after: CheckedNode | None) -> _Findings:
-    """Return the findings for a node, unless its state changed during the check."""
+    """Return the findings for a node, or an unknown result if the node's state changed during the check."""
     if after is None:
         lost = unknown("NodeGone", "the node was removed from the cluster during the check")
         return lost, lost
@@ -134,11 +136,11 @@ class _NodeCheck:
         self._run = uuid.uuid4().hex
 
     async def run(self) -> _Findings:
-        """Return the findings about the device plugin and the extender, after the pod is deleted."""
+        """Return the findings about the device plugin and the extender after the pod is deleted."""
         view = await self._sides.read(time.monotonic() - _FRESH_SECONDS)
         offer = judge_offer(self._node, self._find_counted(view))
         if offer is not None:
-            # A check of a full node has no result, and the placement cannot be checked without devices.
+            # A full node cannot be checked, and the placement cannot be checked without devices.
             return offer, offer if offer.outcome is Outcome.UNKNOWN else skip_for(offer)
         body = build_pod(self._node.name, self._node.resource, self._pods, self._run)
         try:
@@ -173,7 +175,7 @@ class _NodeCheck:
         return await self._compare(uid, snapshot)
 
     async def _compare(self, uid: str, snapshot: PodSnapshot) -> _Findings:
-        """Compare pods, kubelets and ledger until they agree or the time limit is reached."""
+        """Compare the pod, the kubelet's allocation and the ledger until they agree or the time limit is reached."""
         until = time.monotonic() + AGREE_SECONDS
         since = time.monotonic()
         while True:
@@ -191,7 +193,7 @@ class _NodeCheck:
                 return unknown("NotPlaced", broken.evidence), broken
             work = judge_container(self._node, snapshot, share)
             if work.outcome is not Outcome.PASS:
-                # The allocation is not reliable, and the ledger and the kubelet release it when the pod ends.
+                # The allocation is not reliable, because the ledger and the kubelet release it when the pod terminates.
                 return work, skip_for(work)
             view = await self._sides.read(since)
             plugin = judge_kubelet(self._node, pod, share, view, work)
@@ -223,7 +225,7 @@ def _is_placed(snapshot: PodSnapshot) -> bool:
 
 
 def _is_settled(snapshot: PodSnapshot) -> bool:
-    """Return whether the state is final, because the container has ended, or cannot start."""
+    """Return whether the state is final, because the container has terminated or cannot start."""
     pod = snapshot.pod
     if pod is None:
         return False

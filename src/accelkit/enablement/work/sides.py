@@ -1,4 +1,4 @@
-"""Ledger and kubelets' allocations, read once for all checks that wait for them."""
+"""Ledger and kubelet allocations, which are read once for all checks that wait for this data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGAIN_SECONDS: Final = 1.0
 
 
 def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> Ledger:
-    """Return a function that reads the ledger from the extender's URL, or through the API server if the URL is empty.
+    """Return a function that reads the ledger from the extender's URL, or through the API server if `url` is empty.
 
     Raises:
         ConfigurationError: the URL is invalid.
@@ -32,12 +32,13 @@ def build_ledger(api: ApiClient, namespace: str, *, url: str, service: str) -> L
 
 @dataclass(frozen=True)
 class View:
-    """The ledger and the kubelets' allocations at one time.
+    """The ledger and the kubelets' allocations at one point in time.
 
     Attributes:
-        counted: the ledger's view of each node, or the reason why it is unknown.
-        held: the kubelet's allocations on each node, which its agent publishes, or the reason why they are unknown.
-        began_at: the start of the reading, on the clock of `time.monotonic`.
+        counted: each node's entry in the ledger, or the reason why the ledger is unknown.
+        held: the kubelet's allocations on each node, which the node agent publishes, or the reason why they are
+            unknown.
+        began_at: the time at which reading began, on the clock of `time.monotonic`.
     """
 
     counted: Mapping[str, NodeView] | ServiceError
@@ -46,11 +47,11 @@ class View:
 
 
 class Sides:
-    """Reader of both sides for all waiting tasks, at most once per second.
+    """Reader of the ledger and the kubelet allocations for all waiting tasks, at most once per second.
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         ledger: a function that returns the extender's ledger, or the reason why it is unreadable.
     """
 
@@ -60,7 +61,7 @@ class Sides:
         self._view: View | None = None
 
     async def read(self, since: float) -> View:
-        """Return a view that was read after `since`, a time on the clock of `time.monotonic`."""
+        """Return a view whose reading began after `since`, a time on the clock of `time.monotonic`."""
         async with self._turn:
             view = self._view
             if view is not None and view.began_at >= since:

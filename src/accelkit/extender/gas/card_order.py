@@ -1,7 +1,7 @@
 """Card order of Intel's GPU Aware Scheduling, as a policy.
 
-The policy takes the first card by name that fits; card10 precedes card2. The node's preferred card precedes all other
-cards. If a resource is balanced, the card with the least use of this resource comes first instead.
+The policy selects the first card by name that fits; card10 precedes card2. The node's preferred card precedes all other
+cards. If a resource is balanced, the card with the lowest usage of this resource precedes all other cards instead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from accelkit.placement.plugged_policies import CardView
 from accelkit.vendors.dialects import load_own_dialect
 
 _RESOURCES: Final = load_own_dialect("gas").resources
-# Higher than the number of cards on any node.
+# Greater than the number of cards on any node.
 _PLACES: Final = 1 << 12
 
 
 class CardOrder:
-    """Rank of cards by name, and by the use of one resource.
+    """Policy that ranks cards by name, and by the usage of one resource.
 
     Args:
         balanced_resource: the name of the resource, without `gpu.intel.com/`; empty for none.
@@ -38,7 +38,7 @@ class CardOrder:
         return -1 if card.card.preferred else place
 
     def score_node(self, node: Sequence[CardView], most: int) -> int:  # noqa: ARG002 - the same
-        """Return the same score for every node, so that the choice is left to kube-scheduler."""
+        """Return the same score for every node, so that kube-scheduler chooses the node."""
         return 0
 
     def _count_used(self, card: CardView) -> int:

@@ -114,9 +114,9 @@ def build_options(
     Args:
         listen: the address to serve on.
         kubeconfig: the kubeconfig file; None for the default of the environment.
-        allow: whether to read lists of allowed cards.
-        deny: whether to read lists of denied cards.
-        balanced_resource: the resource whose least used card is taken; empty for none.
+        allow: whether to read the lists of allowed cards from pods.
+        deny: whether to read the lists of denied cards from pods.
+        balanced_resource: the resource whose least used card is selected; empty for none.
     """
     policy = PluggedPolicy(DIALECT, CardOrder(balanced_resource), f"accelkit {__version__}")
     rules = load_own_dialect(DIALECT).pod_rules
@@ -127,7 +127,8 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
-        # kube-scheduler may retry a refused pod before the ledger registers the end of another pod, and then not again.
+        # Without announcements, kube-scheduler may retry a refused pod too early, before the ledger records that
+        # another pod has ended, and not retry it again.
         wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )

@@ -1,4 +1,7 @@
-"""Reservations for groups until they are bound or withdrawn, without I/O; the caller provides the time."""
+"""Reservations for groups until the pods are bound or the reservations are withdrawn.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ class Batch:
     Attributes:
         reserved_at: the time of the first reservation.
         seconds: the duration of the reservations from this time.
-        members: the members that hold cards and are not bound yet, with their host requests, by UID.
-        gated: whether some members have accelkit's gate, so that cards are reserved for all members before
+        members: the members that have cards and are not bound yet, with their host requests, by UID.
+        gated: whether some members have accelkit's gate; if so, cards are reserved for all members before
             kube-scheduler tries the first member.
-        arrived: without a gate, the members that kube-scheduler has placed since the reservation.
+        arrived: the members that kube-scheduler has placed since the reservation; used only without gates.
         opened: whether enough members have arrived to bind all members.
         withdrawn: the reason why the reservations were withdrawn; empty while they exist.
     """
@@ -57,11 +60,11 @@ class GroupState:
 
     Attributes:
         there: the number of pods that can be placed or are already placed.
-        settled: the number of pods that need no more cards because they are bound, have a reservation, or request no
-            cards.
-        held: the number of settled pods that hold reserved cards and are not bound.
+        settled: the number of pods that do not need more cards, because they are bound, have a reservation, or do not
+            request cards.
+        held: the number of settled pods that have reserved cards and are not bound.
         kept: the number of pods with gates of other controllers.
-        lacking: the pods that do not hold cards yet.
+        lacking: the pods that do not have cards yet.
         liftable: the pods whose gate can be lifted when the whole group has cards.
         refusal: a pod that cannot be placed, with the reason; None if all pods can be placed.
     """
@@ -104,9 +107,9 @@ class Batches:
         self._patience = Patience()
         # Groups for which kube-scheduler did not place all members in time, with the end of their pause.
         self._paused: dict[GroupKey, float] = {}
-        # Pods whose reservation ended before they were bound.
+        # Pods whose reservation expired before they were bound.
         self._expired: set[str] = set()
-        # Number of changes to the members of batches, and the cached states.
+        # Number of changes to the members of batches, and the cached group states.
         self._changes = 0
         self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], GroupState]] = {}
 
@@ -131,7 +134,7 @@ class Batches:
         return list(self._where)
 
     def find_node(self, uid: str) -> str:
-        """Return the node on which a pod holds cards; empty if it holds no cards."""
+        """Return the node on which a pod has cards; empty if the pod has no cards."""
         held = self._ledger.find_holding(uid)
         return "" if held is None else held.node
 
@@ -188,8 +191,8 @@ class Batches:
             group: the group.
             size: the number of pods that must be settled afterwards.
             now: the current time.
-            uid: a pod that is being bound to a specific node; empty if no pod is.
-            node: the node to which the pod is being bound.
+            uid: the UID of a pod that is being bound to a specific node; empty if there is no such pod.
+            node: the node to which this pod is being bound.
         """
         state = self.judge(group)
         if reason := describe_missing(group, state, size):
@@ -216,7 +219,8 @@ class Batches:
                 f"pods, but not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        # A later member does not extend the time. Otherwise, a user could keep the cards indefinitely by adding pods.
+        # A later member does not extend the duration. Otherwise, a user could hold the cards indefinitely by adding
+        # pods.
         batch = self._batches.setdefault(group.key, Batch(reserved_at=now, seconds=self._gather_seconds))
         for ref in done:
             member = group.waiting[ref.uid]
@@ -228,12 +232,12 @@ class Batches:
         return ""
 
     def open(self, batch: Batch) -> None:
-        """Allow the bind of all members of a batch, because kube-scheduler has placed enough members."""
+        """Allow the binds of all members of a batch, because kube-scheduler has placed enough members."""
         batch.opened = True
         batch.seconds = self._seconds
 
     def leave(self, uid: str, key: GroupKey) -> None:
-        """Record that a pod belongs to this group, and release its reservation with any other group."""
+        """Record that a pod belongs to this group, and release the pod's reservation for any other group."""
         if self._where.get(uid, key) != key:
             self.end(uid, bound=False)
 

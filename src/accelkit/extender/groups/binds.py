@@ -1,9 +1,9 @@
-"""Binds for groups without gates, which are held until all pods of the group may be bound.
+"""Binds of pods without gates, which are held until all pods of the group may be bound.
 
 When kube-scheduler has placed the first member, cards are reserved for all members. If the group does not fit, the bind
 of this member fails. Otherwise, each bind is held until kube-scheduler has placed enough members. A bind that times out
-fails, but its pod counts as placed until the reservation ends, because kube-scheduler retries members one by one, each
-after a delay.
+fails, but its pod is considered placed until the reservation ends. This is because kube-scheduler retries members one
+by one, each after a delay.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ MOST_HELD_OF_NAMESPACE: Final = 64
 
 
 class _Wait(Exception):  # noqa: N818 - control flow, not an error
-    """The bind has to wait; the text is the reason."""
+    """Exception that reports that the bind must wait; its text is the reason."""
 
 
 class HeldBinds:
-    """Binds that are held.
+    """Component that holds binds.
 
     Args:
-        parts: the shared parts of groups.
+        parts: the components that the group controller also uses.
         seconds: the maximum time for which a bind is held.
-        sizes_are_read: a function that returns whether the PodGroups were read.
+        sizes_are_read: a function that returns whether the PodGroups have been read.
         is_unsettled: a function that returns whether the outcome of a pod's Binding is unknown.
         clock: a function that returns the seconds of a monotonic clock.
     """
@@ -61,7 +61,8 @@ class HeldBinds:
         self._sizes_are_read, self._is_unsettled = sizes_are_read, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
-        # The requests of held pods for which no cards were reserved when their binds began to wait.
+        # The requests of pods whose binds are held, and for which no cards were reserved when their binds were first
+        # held.
         self._requests: dict[str, tuple[str, PodRequest]] = {}
 
     async def admit(self, ref: PodRef, node: str) -> None:
@@ -114,13 +115,13 @@ class HeldBinds:
                 self._requests.pop(ref.uid, None)
 
     def _hold(self, ref: PodRef, joined: Batch | None, why: _Wait) -> bool:
-        """Count a bind that is held.
+        """Count a bind while it is held.
 
         Raises:
             BindingError: too many binds are held, or the held pods would exceed the quota of their namespace.
         """
-        # A namespace may hold at most as many binds as remain for other namespaces, so that a few namespaces cannot use
-        # the whole limit.
+        # The held binds of a namespace must not exceed the number that remains for other namespaces, so that a few
+        # namespaces cannot use the whole limit.
         share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
         if self._held[ref.namespace] >= share:
             raise BindingError(f"{why}; too many binds are held already. Add the scheduling gate to the pods of groups")
@@ -130,10 +131,10 @@ class HeldBinds:
         return True
 
     def _check_quota(self, ref: PodRef) -> None:
-        """Check that the namespace may hold the requests of its held binds and of this bind together.
+        """Check that the requests of the namespace's held binds and of this bind do not exceed the quota.
 
         kube-scheduler counts a pod on its node while the bind is held, although the ledger does not. Otherwise, a
-        tenant could take the nodes from other tenants with many groups that are never complete.
+        tenant could create many groups that are never complete, and thereby block nodes for other tenants.
 
         Raises:
             BindingError: the requests would exceed the quota of the namespace.

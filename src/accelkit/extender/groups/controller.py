@@ -1,8 +1,8 @@
-"""Controller that reserves cards for groups of gated pods, and withdraws reservations that are not bound in time.
+"""Controller that reserves cards for groups of gated pods, and withdraws reservations that expire.
 
 kube-scheduler ignores members with accelkit's gate. When enough members exist, the controller reserves cards for all
 members in one step, and then lifts their gates. For each of these pods, filter returns only the node of its
-reservation. Cards are never reserved for a part of a group, so two groups cannot wait for each other.
+reservation. Cards are never reserved for only some members of a group, so two groups cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Interval within which changes are handled together.
+# Interval during which changes are collected and then handled together.
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
-# First and longest delay before the retry of a group that does not fit. Freed cards or new pods end the delay.
+# Shortest and longest delay before the retry of a group that does not fit. Freed cards or new pods end the delay.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
 # Time for which the reason of an unchanged group is cached.
 _REASON_SECONDS: Final = 1.0
@@ -40,7 +40,7 @@ _REASON_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class _Try:
-    """The last failed reservation of a group; `asked` contains its number of joined pods and its size at that time."""
+    """The last failed attempt to reserve; `asked` contains the number of joined pods and the group size."""
 
     tried_at: float
     not_before: float
@@ -62,8 +62,8 @@ class GroupController:
     """Controller of all groups.
 
     Args:
-        parts: the shared parts of groups.
-        gates: the lifter of gates.
+        parts: the components that the held binds also use.
+        gates: the component that lifts gates.
         group_events: the writer of Events.
         leads: a function that returns whether this replica is the leader with current data.
         clock: a function that returns the seconds of a monotonic clock.
@@ -88,7 +88,7 @@ class GroupController:
         self._errors = OnceReporter(log, logging.ERROR)
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
-        """Record a change of a pod and of its former and current groups."""
+        """Record a change of a pod, which affects its previous and its current group."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
@@ -98,7 +98,7 @@ class GroupController:
         self._parts.changes.note(*keys)
 
     def note_pods(self) -> None:
-        """Record that all pods were listed again."""
+        """Record that all pods have been listed again."""
         for uid in self._batches.list_uids():
             self.note_pod(uid)
         self._parts.changes.note()
@@ -119,7 +119,7 @@ class GroupController:
                 await changed.wait()
 
     async def handle_groups(self) -> None:
-        """Handle all groups once: withdraw overdue reservations, reserve, and lift gates."""
+        """Handle all groups once: withdraw expired reservations, reserve cards, and lift gates."""
         if not self._leads():
             self._withdraw_all()
             return
@@ -145,7 +145,7 @@ class GroupController:
 
     def _note_time(self, now: float) -> None:
         if self._freed.find():
-            # All groups may be tried now, one after the other, the oldest group first.
+            # All groups may be tried now, one by one, starting with the oldest group.
             for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
                 if not self._batches.has_tried_enough(key.namespace, now):
@@ -164,7 +164,7 @@ class GroupController:
             return f"pod group {group.key} waits: internal error of the extender"
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
-        """Reserve cards for a group with gates if a try is due; return the reason why it waits, or an empty text."""
+        """Reserve cards for a gated group if a retry is due; return why the group waits, or an empty text."""
         cached = self._reasons.get(group.key)
         if cached is not None and cached.version == group.version and now < cached.until:
             return cached.reason
@@ -195,7 +195,7 @@ class GroupController:
     def _try_again(self, group: Group, size: int, state: GroupState, now: float) -> str:
         last, asked = self._tries.get(group.key), (group.joined, size)
         if last is not None:
-            # A further pod or another size may make the group fit, but other changes of its pods do not.
+            # With an additional pod or another size, the group may fit; other changes of its pods do not help.
             sooner = last.tried_at + _BACK_OFF.first_seconds
             if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
                 return last.reason

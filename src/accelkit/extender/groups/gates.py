@@ -1,7 +1,7 @@
-"""Removal of accelkit's scheduling gate from pods, but never from another pod with the same name.
+"""Removal of accelkit's scheduling gate from pods, with a check that the pod was not replaced.
 
-First, the node of the reservation is written as the nominated node, which kube-scheduler tries first. This is necessary
-because in clusters with more than 100 nodes, kube-scheduler may not send the node of the reservation to the extender.
+Before the gate is lifted, the node of the reservation is written as the nominated node, which kube-scheduler tries
+first. Otherwise, in clusters with more than 100 nodes, kube-scheduler might not send this node to the extender.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
-# Maximum number of concurrent patches, in addition to the Bindings that follow.
+# Maximum number of concurrent patches; the subsequent Bindings are additional requests.
 _AT_ONCE: Final = 32
-# Status codes of a JSON patch with a failed test.
+# Status codes of the response to a JSON patch whose test failed.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
-# First and longest delay before the retry of a rejected patch.
+# Shortest and longest delay before the retry of a rejected patch.
 _BACK_OFF: Final = BackOff(1.0, 30.0)
 
 
 class GateLifter:
-    """Lifter of accelkit's gates.
+    """Component that lifts accelkit's gates.
 
     Args:
         api: an open client.
-        find_node: a function that returns the node on which a pod holds cards; empty if it holds no cards.
+        find_node: a function that returns the node on which a pod has cards; empty if it has no cards.
         clock: a function that returns the seconds of a monotonic clock.
     """
 
@@ -63,7 +63,7 @@ class GateLifter:
         await asyncio.gather(*map(lift_one, todo))
 
     def discard(self, uid: str) -> None:
-        """Remove a pod that has no gate or was deleted."""
+        """Discard the record of a pod that has no gate or was deleted."""
         self._lifted.discard(uid)
         self._refused.pop(uid, None)
 

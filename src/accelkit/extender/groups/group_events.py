@@ -44,13 +44,13 @@ class GroupEvents:
         return self._reasons.get(key, ("", 0.0, False))[0]
 
     def note_released(self, refs: Sequence[PodRef], reason: str) -> None:
-        """Record that the cards of pods were released; the next update writes the Events."""
+        """Record that the cards of pods were released; the next call of `update` writes the Events."""
         for ref in refs:
             log.info(Facts("released", pod=str(ref), uid=ref.uid, reason=reason))
         self._due += [(ref, RELEASED, reason) for ref in refs[:_MOST_PODS]]
 
     async def update(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
-        """Set the current reasons of all groups, and report each new lasting reason once, on one pod."""
+        """Set the current reasons of all groups. Each new reason that persists is reported once, on one pod."""
         for key in self._reasons.keys() - reasons.keys():
             del self._reasons[key]
         for key, (reason, ref) in reasons.items():

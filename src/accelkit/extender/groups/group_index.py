@@ -1,4 +1,7 @@
-"""Index of group members, with the placement data of waiting pods and the UIDs of other pods; without I/O."""
+"""Index of group members, with the placement data of waiting pods and the UIDs of other pods.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ MOST_MEMBERS: Final = 10_000
 
 
 class GroupSizeError(AccelkitError):
-    """The size of a group is unknown or invalid, or its pods state different sizes."""
+    """The size of a group is unknown or invalid, or its pods specify different sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,11 @@ class Member:
     """A pod of a group that waits for a node.
 
     Attributes:
-        place: the index of accelkit's gate in the list of gates; -1 without this gate.
-        kept: whether the pod has gates of other controllers; it does not count until they are removed.
-        stated: the group size that the pod states, truncated if it is too long.
+        place: the index of accelkit's gate in the pod's list of gates; -1 if the pod does not have this gate.
+        kept: whether the pod has gates of other controllers; the pod does not count as a member until they are removed.
+        stated: the group size that the pod specifies, truncated if the text is too long.
         host: the host requests of the pod.
-        rules: the encoded rules for the nodes of the pod.
+        rules: the encoded node selector, node affinity and tolerations of the pod.
     """
 
     ref: PodRef
@@ -61,9 +64,9 @@ class Group:
     Attributes:
         waiting: the pods without a node, by UID.
         done: the UIDs of the pods that have a node or have succeeded.
-        version: the number of changes to the group.
-        event_count: the number of events about its pods, including events without a change.
-        joined: the number of pods that joined the group or lost their last gate of another controller.
+        version: the number of changes to the group so far.
+        event_count: the number of watch events about its pods, including events that did not change the group.
+        joined: the number of pods that joined the group, or whose last gate of another controller was removed.
     """
 
     key: GroupKey
@@ -84,7 +87,7 @@ class Group:
         return self._oldest[1]
 
     def find_size(self, read: Callable[[], int]) -> int:
-        """Return the size of the group; `read` is called once for each version.
+        """Return the size of the group, which is read once for each version of the group by calling `read`.
 
         Raises:
             GroupSizeError: `read` raised this error.
@@ -125,7 +128,7 @@ class GroupIndex:
         if kind == "DELETED" or pod.status.phase == "Failed":
             key = None
         elif pod.metadata.deletion_timestamp is not None and not pod.spec.node_name:
-            # A finalizer may delay the deletion of the pod, but the API server rejects its Binding.
+            # A finalizer may delay the deletion of the pod, but the API server rejects Bindings of this pod.
             key = None
         if known is not None and known != key:
             self._discard(uid)
@@ -150,7 +153,7 @@ class GroupIndex:
         return key
 
     def put_size(self, key: GroupKey, size: int | None) -> None:
-        """Set the size from the PodGroup of a group, which overrides the size that the pods state."""
+        """Set the size from the PodGroup of a group, which overrides the size that the pods specify."""
         self._sizes[key] = size
         self._touch(key)
 
@@ -160,7 +163,7 @@ class GroupIndex:
         self._touch(key)
 
     def keep_sizes(self, convention: Convention, sizes: Mapping[GroupKey, int | None]) -> None:
-        """Apply a complete list of the PodGroups of a convention."""
+        """Apply a complete list of a convention's PodGroups; other groups of the convention lose their sizes."""
         for key in [key for key in self._sizes if key.convention is convention and key not in sizes]:
             self.drop_size(key)
         for key, size in sizes.items():
@@ -172,7 +175,7 @@ class GroupIndex:
         return None if key is None else self._groups[key]
 
     def get(self, key: GroupKey) -> Group | None:
-        """Return a group; None if none of its pods is waiting."""
+        """Return a group; None if no pod of the group is waiting."""
         group = self._groups.get(key)
         return group if group is not None and group.waiting else None
 
@@ -185,7 +188,7 @@ class GroupIndex:
         """Return the minimum number of pods of a group that must be placed, from 1 to `MOST_MEMBERS`.
 
         Raises:
-            GroupSizeError: the size is unknown or invalid, or the pods state different sizes.
+            GroupSizeError: the size is unknown or invalid, or the pods specify different sizes.
         """
         return group.find_size(lambda: self._read_size(group))
 

@@ -1,4 +1,4 @@
-"""Functions that read the group of a pod and the group size that the pod states."""
+"""Functions that read the group of a pod and the group size that the pod specifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kube.views.scheduling import Conditions, SchedulingPod
 from accelkit.model.keys import POD_GROUP_GATE
 from accelkit.texts import shorten
 
-# Label or annotation of a pod with the minimum number of pods of its group to place.
+# Label or annotation of a pod that specifies the minimum number of pods of its group to place.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 # Longer than any valid size.
 _MOST_STATED: Final = 20
@@ -19,7 +19,7 @@ LABELS: Final = frozenset({COSCHEDULING_LABEL, NAME_LABEL, SIZE_KEY})
 
 
 class Convention(StrEnum):
-    """Conventions by which pods name their group; those with a PodGroup object take precedence."""
+    """Conventions for naming the group of a pod; conventions with a PodGroup object take precedence."""
 
     WORKLOAD = "scheduling.k8s.io"
     COSCHEDULING = "scheduling.x-k8s.io"
@@ -27,7 +27,7 @@ class Convention(StrEnum):
 
 
 class GroupKey(NamedTuple):
-    """Key of a group, which consists of pods in one namespace with the same convention."""
+    """Key of a group; all pods of a group use the same convention in the same namespace."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class GroupKey(NamedTuple):
 
 
 def read_group(pod: SchedulingPod) -> GroupKey | None:
-    """Return the group of a pod; None if the pod does not name a group."""
+    """Return the group of a pod; None if the pod does not specify a group."""
     namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
@@ -51,13 +51,13 @@ def read_group(pod: SchedulingPod) -> GroupKey | None:
 
 
 def read_stated_size(pod: SchedulingPod) -> str | None:
-    """Return the group size that a pod states, truncated if it is too long; None if the pod states no size."""
+    """Return the group size that a pod specifies, truncated if the text is too long; None if there is no size."""
     stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
     return None if stated is None else shorten(stated, _MOST_STATED)
 
 
 def read_conditions(pod: SchedulingPod) -> Conditions:
-    """Return the conditions under which kube-scheduler may try a waiting pod."""
+    """Return the gates and the node rules of a waiting pod, which decide whether kube-scheduler tries it."""
     spec = pod.spec
     if spec.conditions is not None:
         return spec.conditions

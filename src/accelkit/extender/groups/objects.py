@@ -12,7 +12,7 @@ class _CoschedulingSpec(msgspec.Struct, rename="camel"):
 
 
 class CoschedulingGroup(msgspec.Struct):
-    """PodGroup of scheduling.x-k8s.io, as the coscheduling plug-in reads it."""
+    """PodGroup of scheduling.x-k8s.io, which the coscheduling plug-in reads."""
 
     metadata: ObjectMeta
     spec: _CoschedulingSpec = msgspec.field(default_factory=_CoschedulingSpec)
@@ -36,7 +36,7 @@ class _WorkloadSpec(msgspec.Struct, rename="camel"):
 
 
 class WorkloadGroup(msgspec.Struct):
-    """PodGroup of scheduling.k8s.io, the API of Kubernetes; without a gang, each pod is independent."""
+    """PodGroup of the Kubernetes API scheduling.k8s.io; without a gang policy, each pod is independent."""
 
     metadata: ObjectMeta
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)

@@ -1,23 +1,24 @@
-"""Limits on the use of the event loop by groups, because requests from kube-scheduler take precedence."""
+"""Limits on the work for groups in the event loop, because requests from kube-scheduler take precedence."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-# Steps to place one member. The state of one member is computed in one step.
+# Number of steps to place one member. The state of one member is computed in one step.
 _PLACING_STEPS: Final = 500
-# Number of steps after which other tasks may run.
+# Number of steps after which the work for groups pauses so that other tasks can run.
 _TURN_STEPS: Final = 2_000
 # Maximum number of members that are tried in one round over all groups. The last group is always tried completely.
 _MOST_PLACED: Final = 100
-# Maximum number of pods of a namespace that may not fit at the same time, and per second.
+# Maximum number of pods per namespace that did not fit recently, and the number by which this count decreases per
+# second.
 MOST_FAILED: Final = 200
 FAILED_PER_SECOND: Final = 50
 
 
 class Pace:
-    """Work of one round over all groups."""
+    """Limit on the work of one round over all groups."""
 
     def __init__(self) -> None:
         self._placed = self._turn = 0
@@ -28,12 +29,12 @@ class Pace:
         return self._placed >= _MOST_PLACED
 
     def count(self, judged: int, *, placed: int = 0) -> None:
-        """Count checked members and tried members."""
+        """Add the members whose state was checked, and the members whose placement was tried."""
         self._placed += placed
         self._turn += judged + _PLACING_STEPS * placed
 
     async def rest(self) -> bool:
-        """Let other tasks run if this turn has used its steps; return whether it has."""
+        """Pause so that other tasks can run if this turn has used its steps; return whether it has."""
         if self._turn < _TURN_STEPS:
             return False
         self._turn = 0
@@ -45,7 +46,7 @@ class Patience:
     """Number of pods of each namespace that did not fit recently."""
 
     def __init__(self) -> None:
-        # For each namespace: the number, and the time of its computation.
+        # For each namespace: the number of pods, and the time of its computation.
         self._tried: dict[str, tuple[float, float]] = {}
 
     def is_lost(self, namespace: str, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Parts that the group controller and the held binds share."""
+"""Components that the group controller and the held binds share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GroupChanges:
         self._of: dict[GroupKey, asyncio.Event] = {}
 
     def note(self, *keys: GroupKey) -> None:
-        """Wake the tasks that wait for one of these groups or for any group; without arguments, wake all tasks."""
+        """Wake the tasks that wait for a change of these groups or of any group; without arguments, wake all tasks."""
         self._any.set()
         self._any = asyncio.Event()
         for key in keys or tuple(self._of):
@@ -30,13 +30,13 @@ class GroupChanges:
                 event.set()
 
     def get(self, key: GroupKey | None = None) -> asyncio.Event:
-        """Return the event that is set by the next change to one group or, without a key, to any group."""
+        """Return the event that is set at the next change of a group or, without a key, of any group."""
         return self._any if key is None else self._of.setdefault(key, asyncio.Event())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """Parts that the group controller and the held binds share.
+    """Components that the group controller and the held binds share.
 
     Attributes:
         api: an open client.

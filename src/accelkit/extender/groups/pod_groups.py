@@ -1,4 +1,4 @@
-"""Support for pod groups in the extender: watches for groups, and composition of their parts."""
+"""Support for pod groups in the extender: the watches, and the setup of the components for groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
-# By default, kube-scheduler retries a pod after at most 10 s. The remaining time is a margin for a busy cluster.
+# By default, kube-scheduler retries a pod after at most 10 s. The rest is a margin for a busy cluster.
 _RETRY_SECONDS: Final = 15.0
 
 
@@ -39,7 +39,7 @@ class GroupTimes:
 
     Attributes:
         reservation: the time from the reservation to the last bind.
-        hold: the time for which one bind without gates is held.
+        hold: the time for which the bind of one pod without gates is held.
     """
 
     reservation: float = 60.0
@@ -47,16 +47,16 @@ class GroupTimes:
 
     @property
     def gather(self) -> float:
-        """The time from the reservation until kube-scheduler must have placed enough members without gates.
+        """The time after the reservation within which kube-scheduler must place enough members without gates.
 
-        The remaining time of the reservation is for members whose held binds timed out, until kube-scheduler retries
-        them. If the reservation is too short for this, the result is the time of one hold.
+        After this time, the reservation continues so that kube-scheduler can retry members whose held binds timed out.
+        If the reservation is too short for retries, the result is the time for which one bind is held.
         """
         return max(min(self.hold, self.reservation), min(self.hold + _RETRY_SECONDS, self.reservation - _RETRY_SECONDS))
 
 
 class PodGroups:
-    """Entry point of the extender to its groups.
+    """Interface between the extender and its pod groups.
 
     Args:
         api: an open client.
@@ -114,10 +114,10 @@ class PodGroups:
     def watch_nodes(
         self, on_replace: Callable[[list[Node]], None], on_event: Callable[[str, Node], None]
     ) -> Reflector[SchedulingNode]:
-        """Return the watch of all nodes, which also updates the feed.
+        """Return the watch for all nodes, which also updates the feed.
 
         Args:
-            on_replace: a function that is called with each list.
+            on_replace: a function that is called with each list of nodes.
             on_event: a function that is called with each change.
         """
 
@@ -135,7 +135,7 @@ class PodGroups:
     def watch_pods(
         self, on_replace: Callable[[list[Pod]], None], on_event: Callable[[str, Pod], None]
     ) -> Reflector[SchedulingPod]:
-        """Return the watch of all pods.
+        """Return the watch for all pods.
 
         Args:
             on_replace: a function that is called with each list after the update of the groups.
@@ -168,7 +168,7 @@ class PodGroups:
         self._facts.take_event(kind, node)
 
     def take_pod_event(self, kind: str, pod: SchedulingPod) -> None:
-        """Apply one change of a pod, which the feed has already applied."""
+        """Apply one change of a pod to the groups, after the feed has applied it."""
         uid = pod.metadata.uid
         former = self._group_index.find(uid)
         if (key := self._group_index.take_event(kind, pod)) is not None:
@@ -212,5 +212,5 @@ class PodGroups:
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:
-        # A held bind has not sent a Binding yet.
+        # The Binding has not been sent while the bind is held.
         return self._is_unsettled(uid) or (self._is_under_way(uid) and uid not in self._binds.uids)

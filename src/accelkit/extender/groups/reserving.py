@@ -1,7 +1,9 @@
-"""Reservation of cards for the pods of a group: for at least the required number of pods, or for none; without I/O.
+"""Reservation of cards for at least the required number of a group's pods, or for none of them.
 
-Pods are placed one after the other, the largest pod first. Each pod gets the node that its policy prefers among the
-nodes that have room and meet its rules. The reservation and the release after a failure run under the ledger's lock.
+Pods are placed one by one, starting with the largest pod. For each pod, the policy selects a node among the nodes that
+have room and meet the pod's rules. The ledger's lock is held during the reservation and the release after a failure.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from accelkit.placement.policies import AnyPolicy, find_policy
 # Number of nodes that are ranked again for each pod, and number of pods after which all nodes are ranked again.
 _SHORTLIST: Final = 64
 _RANKED_FOR: Final = 32
-# Limit on the search for one group if no two nodes are equivalent.
+# Maximum number of search steps for one group if no two nodes are equivalent.
 _STEPS: Final = 40_000
-# Limit on the steps to check the node rules of one group. One step checks one requirement of a distinct set of rules on
-# one node.
+# Maximum number of steps to check the node rules of one group. One step checks one requirement of a distinct set of
+# rules on one node.
 _RULE_STEPS: Final = 200_000
 
 
@@ -39,7 +41,7 @@ class UnplacedPod:
     Attributes:
         task: the type of the pod in the task mix.
         host: the host requests of the pod.
-        rules: the encoded rules for the nodes of the pod.
+        rules: the encoded node selector, node affinity and tolerations of the pod.
         node: the required node of the pod; empty for any node.
         labels: the labels of the pod, as `key=value`.
     """
@@ -62,7 +64,7 @@ class UnplacedPod:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Result if too few pods fit: the number of pods that fit, and the first pod that does not fit.
+    """Result if too few pods fit, with the number of pods that fit and the first pod that does not fit.
 
     Attributes:
         unjudged: whether the first pod that does not fit has too many node rules to check on all nodes.
@@ -80,8 +82,8 @@ class GroupReserver:
         ledger: the ledger with the reservations.
         mix: the task mix, which another component updates.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        list_allowed: a function that returns the nodes that meet the rules; None if the budget is too small to check
-            all nodes.
+        list_allowed: a function that returns the nodes that meet the rules of a pod; None if the budget is too small to
+            check all nodes.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class GroupReserver:
     def reserve(
         self, pods: Sequence[UnplacedPod], least: int, taken: dict[str, HostAmounts] | None = None
     ) -> list[PodRef] | Shortage:
-        """Reserve cards for all pods that fit; reserve nothing if fewer than `least` fit.
+        """Reserve cards for all pods that fit; reserve nothing if fewer than `least` pods fit.
 
         Args:
             pods: the pods, which hold no cards; all pods with a required node must fit.
@@ -139,7 +141,7 @@ class GroupReserver:
         if pod.node:
             return self._reserve(pod, pod.node, policy, turn)
         if self._ledger.judge_quota(pod.ref.namespace, request) is not None:
-            # The quota excludes the pod from every node.
+            # The quota prevents the pod from running on any node.
             return False
         key = request, policy, pod.rules
         shortlist = turn.shortlists.get(key)
@@ -158,7 +160,7 @@ class GroupReserver:
     def _rank(
         self, pod: UnplacedPod, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the nodes that fit, best first, from the given or all nodes; at most `most` nodes unless it is 0."""
+        """Return the nodes that fit, best first, from the given nodes or from all nodes; `most` 0 means no limit."""
         verdict = self._verdicts.judge(pod.request, policy)
         if names is None:
             if pod.rules not in turn.allowed:

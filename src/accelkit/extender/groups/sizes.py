@@ -22,7 +22,7 @@ from accelkit.kube.views.api import ApiResources
 log = logging.getLogger(__name__)
 
 _PLURAL: Final = "podgroups"
-# Interval between checks for a missing kind, which may be installed later.
+# Interval between checks for a kind that is missing but may be installed later.
 _ABSENT_SECONDS: Final = 30.0
 _FAILED_SECONDS: Final = 2.0
 
@@ -43,7 +43,8 @@ class GroupSizes:
     Args:
         api: an open client.
         group_index: the index to update.
-        on_change: a function that is called after each change with the changed group, or without a group after a list.
+        on_change: a function that is called after each change: with the changed group, or without arguments after a
+            list.
     """
 
     def __init__(self, api: ApiClient, group_index: GroupIndex, on_change: Callable[..., None]) -> None:
@@ -52,7 +53,7 @@ class GroupSizes:
 
     @property
     def are_read(self) -> bool:
-        """Whether all existing kinds were read."""
+        """Whether all kinds that the API server serves have been read."""
         return len(self._read_kinds) == len(_KINDS)
 
     async def run(self) -> None:

@@ -1,4 +1,7 @@
-"""Claims for preempting pods; a claim lasts until its pod is bound or deleted, or until it expires. No I/O."""
+"""Claims for preempting pods. A claim lasts until its pod is bound or deleted, or until it expires.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from accelkit.placement.policies import AnyPolicy
 
 # Duration of a claim on free cards. kube-scheduler tries a pod within seconds after the pod is woken.
 FREE_SECONDS: Final = 60.0
-# Duration of a claim while the evicted pods still hold the cards. A pod that takes longer to end is considered stuck.
+# Duration of a claim while the evicted pods still hold the cards. A pod that takes longer to terminate is considered
+# stuck.
 LEAVING_SECONDS: Final = MOST_LEAVING_SECONDS
 
 
@@ -46,7 +50,7 @@ class Claims:
         return len(self._kept)
 
     def make(self, pending: Pending, node: str, gone: Collection[str]) -> None:
-        """Claim the cards that a pod gets on a node after the end of other pods.
+        """Claim the cards that a pod gets on a node after other pods have terminated.
 
         Raises:
             MisfitError: the pod would not fit, or would exceed its namespace's quota.

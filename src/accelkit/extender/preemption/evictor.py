@@ -1,8 +1,8 @@
-"""Evictions for a pod of higher priority if kube-scheduler finds no victims.
+"""Evictions for a pod of higher priority for which kube-scheduler finds no victims.
 
-This occurs if a node has enough free amounts in total, but on no single card. Only the leader evicts, after
-kube-scheduler has refused the pod. It reads the pods of the node and all disruption budgets again, sends each eviction
-as a dry run, claims the cards for the pod, and then evicts the victims.
+kube-scheduler finds no victims if a node has enough free amounts in total, but not on a single card. Only the leader
+evicts pods, and only after kube-scheduler has refused the pod. The leader reads the pods of the node and all disruption
+budgets again, sends each eviction as a dry run, claims the cards for the pod, and then evicts the victims.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RESULTS: Final = ("evicted", "refused", "failed")
 
 
 class Evictor:
-    """Handler for the pods that filter refused on all nodes.
+    """Component that evicts pods for the pods that filter refused on all nodes.
 
     Args:
         api: an open client.
@@ -89,11 +89,11 @@ class Evictor:
             except ApiError as exc:
                 self._repeats.warn("api", f"cannot evict pods, will retry: {exc}")
             except Exception:
-                # An error of one pod must not end the service.
+                # An error with one pod must not stop the service.
                 log.exception("cannot evict pods")
 
     async def run_once(self) -> None:
-        """Review the claims, and handle at most one pod.
+        """Review the claims, and handle at most one refused pod.
 
         Raises:
             ApiError: the API server rejected a request or did not respond.

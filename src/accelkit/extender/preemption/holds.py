@@ -1,7 +1,9 @@
-"""Claims on the cards that conditions of pods hold, until the pod is bound or deleted, or the hold expires. No I/O.
+"""Claims on the cards that pod conditions hold, until the pod is bound or deleted, or the hold expires.
 
 The condition is written before the first eviction, so that the watch and each list of pods contain it before the cards
 are free. All replicas of the extender read the condition, and a restarted replica reads it with the first list.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Holds:
         self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
-        # The node of each claim, by the UID of its pod.
+        # The node of each claim, by the UID of the pod.
         self._claimed: dict[str, str] = {}
         self._repeats = RepeatLog(log)
 

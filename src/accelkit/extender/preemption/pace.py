@@ -1,4 +1,7 @@
-"""Limits on the number of evictions, and on their frequency for one pod; without I/O."""
+"""Limits on the number of evictions, and on their frequency for one pod.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from accelkit.back_off import BackOff
 # Maximum number of evictions within one minute.
 MOST_EVICTIONS: Final = 30
 _MINUTE: Final = 60.0
-# Delay before the next attempt for a pod: without a plan, and after evictions for the pod.
+# Delay before the next attempt for a pod: if no plan was found, and after evictions for the pod.
 RETRY_SECONDS: Final = 10.0
 _AFTER_EVICTIONS: Final = BackOff(120.0, 3600.0)
 # Maximum number of pods whose delays are stored.
@@ -20,7 +23,7 @@ _MOST_PODS: Final = 1000
 
 
 class Pace:
-    """Pauses between evictions.
+    """Limiter of evictions.
 
     Args:
         clock: a function that returns the seconds of a monotonic clock.
@@ -32,7 +35,7 @@ class Pace:
         self._not_before: dict[str, tuple[float, int]] = {}
 
     def may_evict(self, count: int) -> bool:
-        """Return whether this number of pods may be evicted now; the first plan in a minute is not limited."""
+        """Return whether this number of pods may be evicted now; the first plan within a minute is always allowed."""
         while self._evicted and self._clock() - self._evicted[0] > _MINUTE:
             self._evicted.popleft()
         return not self._evicted or len(self._evicted) + count <= MOST_EVICTIONS

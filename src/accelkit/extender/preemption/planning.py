@@ -1,4 +1,7 @@
-"""Plans that specify the node on which a pod gets its cards, and the victims on that node; without I/O."""
+"""Plans that specify the node on which a pod gets its cards, and the victims on that node.
+
+This module performs no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candi
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
-# Maximum number of nodes, those with the lowest cost, whose pods are read again.
+# Maximum number of nodes whose pods are read again; the nodes with the lowest cost are selected.
 MOST_READ: Final = 8
 # Maximum number of searches for other victims if a disruption budget does not allow the eviction of all victims.
 _ROUNDS: Final = 4
@@ -30,8 +33,8 @@ class Plan:
     """Plan for evictions on a node.
 
     Attributes:
-        victims: the pods to evict; empty if it is enough to wait for pods that are already ending.
-        leaving: the UIDs of the pods that are already ending.
+        victims: the pods to evict; empty if it is enough to wait for pods that are already terminating.
+        leaving: the UIDs of the pods that are already terminating.
     """
 
     node: str
@@ -40,7 +43,7 @@ class Plan:
 
     @property
     def pods(self) -> list[PodRef]:
-        """The pods to evict, the highest priority first."""
+        """The pods to evict, in descending order of priority."""
         return [each.holder.pod for each in self.victims]
 
 
@@ -51,7 +54,7 @@ class Planner:
         ledger: the ledger.
         feed: the feed with the priorities of pods.
         policy: the policy that ranks cards if the pod does not name one.
-        wall_clock: a function that returns the seconds since 1970, because plans do not wait for pods whose end is
+        wall_clock: a function that returns the seconds since 1970. It is used to ignore pods whose termination is
             overdue.
     """
 

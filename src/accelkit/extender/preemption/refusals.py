@@ -1,7 +1,9 @@
-"""Pods that filter refused on every node, but for which an eviction on some nodes would help; without I/O.
+"""Pods that filter refused on every node, but for which an eviction on some nodes would help.
 
 kube-scheduler calls filter with the nodes that meet all other requirements of the pod. An eviction helps only on these
-nodes. The evictor gets the list of these nodes only from calls of filter.
+nodes. The evictor gets the list of these nodes only from calls to filter.
+
+This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import NEVER_PREEMPTS, Pod
 
-# Limits on pods, and on nodes of a pod. Above the limits, a pod of the namespace with the most pods is dropped, or the
-# last nodes are dropped.
+# Maximum number of pods, and of nodes for each pod. Above these limits, one pod of the namespace with the most pods is
+# dropped, or the last nodes are dropped.
 MOST_PODS: Final = 64
 MOST_NODES: Final = 1000
-# Delay after the refusal of a pod, during which kube-scheduler searches for victims and writes its decision.
+# Delay after the refusal of a pod. During this time, kube-scheduler searches for victims and writes its decision.
 DELAY_SECONDS: Final = 2.0
 # Maximum age of a list of nodes. kube-scheduler sends a new list when it tries the pod again.
 KEPT_SECONDS: Final = 60.0
@@ -42,7 +44,7 @@ class Refusals:
     Args:
         clock: a function that returns the seconds of a monotonic clock.
         is_member: a function that returns whether the pod with a given UID belongs to a group; None if groups are
-            disabled. No pod is evicted for a member of a group, because the other members may not fit.
+            disabled. Pods are not evicted for a member of a group, because the other members may not fit.
     """
 
     def __init__(
@@ -50,12 +52,12 @@ class Refusals:
     ) -> None:
         self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
-        # Number of turns. For each namespace, the value at its last turn or at its first pod is stored.
+        # Number of turns so far. For each namespace, the number at its last turn is stored, initially at its first pod.
         self._turns = 0
         self._last_turns: dict[str, int] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """Record that a pod was refused on all nodes, on the given nodes because of other pods."""
+        """Record that a pod was refused on all nodes; on the given nodes, other pods are the reason."""
         if pod.spec.preemption_policy == NEVER_PREEMPTS or pod.status.nominated_node_name:
             return
         named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
@@ -69,27 +71,27 @@ class Refusals:
             self._drop_one()
 
     def discard(self, uid: str) -> None:
-        """Remove a pod; the next refusal adds it again."""
+        """Discard a pod; the next refusal adds it again."""
         self._by_uid.pop(uid, None)
 
     def note_turn(self, uid: str) -> None:
-        """Record that a pod is being handled, so that pods of other namespaces follow."""
+        """Record that a pod is being handled, so that pods of other namespaces are handled next."""
         if (found := self._by_uid.get(uid)) is not None:
             self._turns += 1
             self._last_turns[found.namespace] = self._turns
 
     def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
-        """Return the UIDs of the pods that still wait, in the order of the turns of their namespaces.
+        """Return the UIDs of the pods that still wait, ordered by the last turn of their namespaces, oldest first.
 
-        Within one namespace, and among new namespaces, pods are ordered by priority, then by the age of the refusal.
+        Pods of one namespace, and pods of new namespaces, are ordered by priority, then by the age of the refusal.
 
         Args:
             pending: the pods without a node.
-            ledger: the ledger, whose pods with reserved or claimed cards are excluded.
+            ledger: the ledger; pods with reserved or claimed cards are excluded.
         """
         now = self._clock()
         for uid, each in list(self._by_uid.items()):
-            # The group of a pod may become known after its refusal.
+            # The membership of a pod in a group may become known after its refusal.
             member = self._is_member is not None and self._is_member(uid)
             if uid not in pending or member or now - each.at > KEPT_SECONDS:
                 del self._by_uid[uid]
@@ -104,7 +106,7 @@ class Refusals:
         return self._last_turns[found.namespace], -found.priority, found.since, uid
 
     def _drop_one(self) -> None:
-        """Drop one pod of the namespace with the most pods: the oldest refusal with the lowest priority."""
+        """Drop the pod with the lowest priority, or else the oldest refusal, from the namespace with the most pods."""
         counts = Counter(each.namespace for each in self._by_uid.values())
         namespace = max(counts, key=lambda each: (counts[each], each))
         of_it = (uid for uid, each in self._by_uid.items() if each.namespace == namespace)

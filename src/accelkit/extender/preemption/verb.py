@@ -1,7 +1,7 @@
 """The preempt verb, which selects victims whose eviction frees cards for the pod.
 
-kube-scheduler's dry run adds up amounts over a node, and selects the least important pods whose eviction is sufficient.
-These pods may be on different cards, so that the preempting pod would not fit even after their eviction.
+kube-scheduler's dry run adds up the amounts of a node, and selects the least important pods whose eviction is
+sufficient. These pods may be on different cards, so that the preempting pod would not fit even after their eviction.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
-# Limit on the time for all nodes of a call, including the time of other tasks. kube-scheduler waits for ten seconds,
-# and then cancels the preemption. The response omits the remaining nodes until kube-scheduler tries the pod again.
+# Time limit for all nodes of a call, including the time of other tasks. kube-scheduler waits for ten seconds, and then
+# cancels the preemption. The response omits the remaining nodes, and kube-scheduler tries the pod again later.
 ANSWER_SECONDS: Final = 2.0
 
 
 class PreemptVerb:
-    """The preempt verb, based on the ledger and without I/O.
+    """The preempt verb, based on the ledger.
 
     Args:
         ledger: the ledger.
-        feed: the feed with the priorities of pods and the free host amounts.
+        feed: the feed with the priorities of pods and the free CPU and memory of hosts.
         policy: the policy that ranks cards if the pod does not name one.
         clock: a function that returns the seconds of a monotonic clock.
         wall_clock: a function that returns the seconds since 1970.
@@ -80,7 +80,7 @@ class PreemptVerb:
             pending.refusal is not None or not pending.pod.preempts or self._ledger.find_holding(uid) is not None
         ):
             # The request of the pod is invalid, its policy does not allow preemption, or it waits for a Binding or for
-            # pods that are already ending.
+            # pods that are already terminating.
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
@@ -90,7 +90,7 @@ class PreemptVerb:
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        # Other tasks run between the trials, but without pauses, because kube-scheduler waits for the response.
+        # Other tasks run between the trials, but no pauses are added, because kube-scheduler waits for the response.
         budget, event_loop = Budget(MOST_STEPS), EventLoopShare(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
@@ -127,12 +127,12 @@ class PreemptVerb:
             priorities = {each.ref.uid: each.priority for each in bound}
             now = self._wall_clock()
             leaving = {each.ref.uid for each in bound if each.is_leaving(now)}
-            # A further eviction of a pod whose end is overdue frees no cards.
+            # Another eviction of a pod whose termination is overdue does not free cards.
             gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
             fits = search_victims(situation, request, self._policy, (), trial, gone=gone)
             if await event_loop.finish(fits) is not None:
-                # kube-scheduler selects as few victims as possible, so each victim is necessary for some amount.
+                # kube-scheduler selects as few victims as possible, so each victim is needed for some resource.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
@@ -140,7 +140,7 @@ class PreemptVerb:
                 search = search_victims(situation, request, self._policy, below, trial, gone=leaving)
                 found = await event_loop.finish(search)
                 if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
-                    # The result is empty if it is enough to wait for pods that are already ending.
+                    # The result is empty if it is enough to wait for pods that are already terminating.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
             search = search_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
@@ -148,7 +148,7 @@ class PreemptVerb:
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: PendingPod, node: str, gone: Collection[str]) -> bool:
-        """Return whether a node's host has room for a pod after some pods have ended; False if unknown."""
+        """Return whether a host has the CPU and memory for a pod after some pods have terminated."""
         room, requested = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
         return all(
             not amount or (free != unknown and free >= amount)
@@ -159,10 +159,11 @@ class PreemptVerb:
 def _name(
     offered: MetaVictims, kept: Collection[str], found: Collection[Candidate], priorities: Mapping[str, int]
 ) -> MetaVictims | None:
-    """Return the victims with the highest priority first, as kube-scheduler expects.
+    """Return the victims in descending order of priority, as kube-scheduler expects.
 
     kube-scheduler does not report which of its victims a disruption budget protects, and the extender does not read
-    budgets in this verb. Therefore, added victims count as protected, and nodes without added victims are preferred.
+    budgets in this verb. Therefore, added victims are reported as protected, so that nodes without added victims are
+    preferred.
     """
     added = {each.uid: each.priority for each in found if each.uid not in kept}
     uids = [uid for uid in offered.uids if uid in kept]

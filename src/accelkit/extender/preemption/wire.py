@@ -1,4 +1,4 @@
-"""Wire format of preempt: the required fields of ExtenderPreemptionArgs, and the result."""
+"""Wire format of the preempt verb: the fields of ExtenderPreemptionArgs that are needed, and the result."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ class _ConditionedPod(msgspec.Struct):
 
 
 class VictimMeta(msgspec.Struct):
-    """Required fields of a victim's ObjectMeta."""
+    """Fields of a victim's ObjectMeta that are needed."""
 
     uid: str = ""
 
 
 class VictimPod(msgspec.Struct):
-    """Required fields of a victim that is sent as a complete Pod."""
+    """Fields that are needed of a victim that is sent as a complete Pod."""
 
     metadata: VictimMeta
 
 
 class Victims(msgspec.Struct):
-    """Victims as complete pods, the highest priority first."""
+    """Victims as complete pods, in descending order of priority."""
 
     Pods: list[VictimPod] | None = None
     NumPDBViolations: int = 0
 
 
 class MetaPod(msgspec.Struct):
-    """MetaPod: the UID of a victim."""
+    """UID of a victim (`MetaPod`)."""
 
     UID: str
 
 
 class MetaVictims(msgspec.Struct):
-    """MetaVictims: the UIDs of the victims on one node, and the number of violated disruption budgets."""
+    """UIDs of the victims on one node, and the number of violated disruption budgets (`MetaVictims`)."""
 
     Pods: list[MetaPod] | None = None
     NumPDBViolations: int = 0
 
     @property
     def uids(self) -> list[str]:
-        """The UIDs of the victims, in order."""
+        """The UIDs of the victims, in the original order."""
         return [each.UID for each in self.Pods or ()]
 
 
 class PreemptionArgs(msgspec.Struct):
-    """ExtenderPreemptionArgs: UIDs if the scheduler's configuration sets nodeCacheCapable, otherwise complete pods."""
+    """ExtenderPreemptionArgs, with UIDs if nodeCacheCapable is set in the scheduler, or with complete pods."""
 
     Pod: msgspec.Raw
     NodeNameToVictims: dict[str, Victims] | None = None
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
     def list_offered(self) -> dict[str, MetaVictims]:
-        """Return the UIDs of the victims on each node, from either form."""
+        """Return the UIDs of the victims on each node, from the UIDs or the complete pods."""
         if self.NodeNameToMetaVictims is not None:
             return self.NodeNameToMetaVictims
         return {
@@ -85,10 +85,8 @@ def read_preemptor(text: msgspec.Raw) -> PendingPod:
 def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
     """Return whether a pod has requirements other than CPU, memory and accelkit resources.
 
-    If so, only kube-scheduler can select the victims that help the pod.
-
     Args:
-        text: the pod.
+        text: the pod as JSON.
         known: the names of accelkit's resources.
     """
     return bool(list_unread_conditions(_conditioned.decode(text).spec, known))

@@ -1,4 +1,4 @@
-"""Port for readers, in addition to the port for kube-scheduler."""
+"""Read port, in addition to the port for kube-scheduler."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accelkit.kube.connection import Connection
 from accelkit.serving.server import HeadServer
 from accelkit.serving.tls import Listen
 
-# Deadline of each review of a reader in seconds, and limits on concurrent reviews and reader connections.
+# Timeout of each review of a client in seconds, and limits on concurrent reviews and client connections.
 _REVIEW_SECONDS: Final = 3.0
 _REVIEWS: Final = 4
 _CONNECTIONS: Final = 32
-# A token is one header.
+# A token is sent in one header.
 _HEADER_BYTES: Final = 20_000
 
 
@@ -28,7 +28,7 @@ def make_review_client(connection: Connection) -> ApiClient:
 
 
 def make_read_server(listen: Listen, routes: Routes, reviews: ApiClient, endpoint: LeaderEndpoint) -> HeadServer:
-    """Return the server for clients with a token of the API server.
+    """Return the server for clients that authenticate with an API server token.
 
     Args:
         listen: the address.

@@ -1,6 +1,7 @@
-"""Responses on the read port: GET and HEAD of the state, and simulations, for clients with an API server token.
+"""Responses on the read port: the state for GET and HEAD, and simulations, for clients with an API server token.
 
-Requests on this port are read-only. Only the body of a simulation is read, after the client is authorized.
+Requests on this port are read-only. The body of a request is read only for a simulation, after the client is
+authorized.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from accelkit.extender.routes import SIMULATE, Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
 from accelkit.serving.server import Head, Headers, Reply
 
-# Limit on concurrent requests, separately for recently valid tokens and for other tokens. Each request causes at most
+# Limit on concurrent requests, separately for recently valid tokens and for other tokens. Each request requires at most
 # two reviews.
 _READERS: Final = 8
-# Maximum time for which a request waits for its turn.
+# Maximum time for which a request is queued.
 _WAIT_SECONDS: Final = 2.0
 
 
 class Reader:
-    """Handler for clients with a token.
+    """Handler of requests from clients with a token.
 
     Args:
         routes: the routes that handle the requests.
@@ -35,7 +36,7 @@ class Reader:
         self._routes, self._reviewer = routes, reviewer
         # Clients with invalid tokens must not delay clients whose token was valid.
         self._recent_tokens, self._other_tokens = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
-        # Requests are handled one at a time, so that kube-scheduler waits for at most a part of one request.
+        # Requests are handled one at a time, so that kube-scheduler never waits for more than one of these requests.
         self._turn = asyncio.Lock()
 
     async def handle(self, method: str, path: str, head: Head) -> Reply:
@@ -69,7 +70,7 @@ class Reader:
 
     async def _simulate(self, head: Head) -> Reply:
         body = await head.read_body()
-        # Simulations do not take this turn, so that readers do not wait for them.
+        # Simulations do not use this lock, so that other requests do not wait for them.
         return body if isinstance(body, Reply) else await self._routes.handle("POST", SIMULATE, body)
 
 

@@ -1,4 +1,4 @@
-"""Reviews of tokens and permissions of readers by the API server."""
+"""Reviews of client tokens and permissions by the API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "token
 # Time in seconds for which a response from the API server is cached, and the number of cached responses.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
-# Time in seconds for which a token counts as recently valid. The token is reviewed in any case.
+# Time in seconds for which a token counts as recently valid. The token is still reviewed.
 _VALID_SECONDS: Final = 300.0
 # Service account tokens have about 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
@@ -58,7 +58,7 @@ class Reviewer:
     The user of a token needs permission to `get` or `create` `services/proxy` for the port.
 
     Args:
-        api: an open client, whose timeout is the deadline of each review.
+        api: an open client, whose timeout limits each review.
         namespace: the namespace of the Service.
         service: the name of the Service.
     """
@@ -66,7 +66,7 @@ class Reviewer:
     def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
         self._api, self._namespace, self._port = api, namespace, name_read_port(service)
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
-        # For each digest of a token and verb: the expiry time, and the refusal; None if access is allowed.
+        # For each digest of a token and verb: the expiry time, and the error; None if access is allowed.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
         # For each digest of a token: the time until which the token counts as recently valid.
         self._valid_until: dict[bytes, float] = {}

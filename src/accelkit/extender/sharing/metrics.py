@@ -16,7 +16,7 @@ class SharingCollector(Collector):
     """Collector of the sharing rules, for each namespace that has a quota and holds cards.
 
     Attributes:
-        ledger: the ledger, with the rules.
+        ledger: the ledger, which contains the rules.
         current: a function that returns whether the active rules match the file.
     """
 

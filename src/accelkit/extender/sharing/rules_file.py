@@ -1,4 +1,4 @@
-"""File of sharing rules, which is read at startup and after each change."""
+"""The sharing rules file, which is read at startup and after each change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TURN_SECONDS: Final = 2.0
 
 
 class RulesFile:
-    """The file of sharing rules.
+    """The sharing rules file.
 
     Args:
         path: the path of a YAML document.

@@ -1,4 +1,4 @@
-"""Share of the event loop for a long simulation or search."""
+"""Limit on the event loop time that a long simulation or search uses."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from accelkit.placement.changes.probe import Search
 
 _T = TypeVar("_T")
 
-# Length of a turn, which is the maximum delay of kube-scheduler. A simulation gets a third of the time.
+# Duration of a turn, which is the maximum delay for kube-scheduler. A simulation uses a third of the time.
 _TURN_SECONDS: Final = 0.001
 _REST_RATIO: Final = 2
 
 
 class EventLoopShare:
-    """Turns of one simulation; the first turn starts when the object is created.
+    """Turns of one simulation. The first turn starts when the object is created.
 
     Args:
-        rest_ratio: the length of the pause after a turn, as a multiple of the turn; 0 if a client is waiting.
+        rest_ratio: the duration of the pause after a turn, as a multiple of the turn; 0 if kube-scheduler is waiting
+            for the result.
     """
 
     def __init__(self, rest_ratio: float = _REST_RATIO) -> None:
@@ -27,14 +28,14 @@ class EventLoopShare:
         self._began = time.perf_counter()
 
     async def rest(self) -> None:
-        """Let other tasks run if this turn has reached its length."""
+        """Pause so that other tasks can run if this turn has reached its duration."""
         taken = time.perf_counter() - self._began
         if taken >= _TURN_SECONDS:
             await asyncio.sleep(self._rest_ratio * taken)
             self._began = time.perf_counter()
 
     async def finish(self, search: Search[_T]) -> _T:
-        """Run all trials of a search, with other tasks in between; return its result."""
+        """Run all trials of a search, with pauses for other tasks; return the result of the search."""
         while True:
             try:
                 next(search)

@@ -35,7 +35,7 @@ class NodeThen:
 
     @property
     def same(self) -> bool:
-        """Whether the cards of the node have not changed since."""
+        """Whether the cards of the node have not changed since the result was computed."""
         return self.entry.list_states_for(self.request) is self.states
 
 
@@ -44,10 +44,11 @@ class NodeOutcome:
     """Result for a pod on a set of equivalent nodes.
 
     Attributes:
-        placed: the cards that bind would choose, or the misfit.
+        placed: the cards that bind would choose, or the reason why the pod does not fit.
         node: the first of these nodes; None if its cards are unknown.
         changes: the changes after which the pod would fit the first node.
-        places: the positions, among the holders, of the pods in these changes, which are the same on equivalent nodes.
+        places: for each pod in these changes, its position among the pods that hold cards; equivalent nodes have the
+            same positions.
         ended: whether the search has ended.
     """
 
@@ -72,7 +73,7 @@ class NodeOutcome:
             self._search = search_changes(situation, request, policy, terms, budget)
 
     def try_next(self) -> bool:
-        """Run one trial of the search; return whether it found a change. Set `ended` after the last trial."""
+        """Run one trial of the search; return whether it found a change."""
         found = self if self._search is None else next(self._search, self)
         if isinstance(found, NodeOutcome):
             self.ended = True
@@ -85,13 +86,13 @@ class NodeOutcome:
         return True
 
     def stop(self) -> None:
-        """End the search, and release its data, which is large for many nodes."""
+        """Stop the search, and release its data, which needs much memory for many nodes."""
         self._search, self._holders = None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The result on a node, with the state for which it was computed, or None if the cards are unknown."""
+    """Result for a pod on one node, with the state for which it was computed; None if the cards are unknown."""
 
     name: str
     outcome: NodeOutcome
@@ -145,8 +146,8 @@ class Judge:
 
     Args:
         request: the request of the pod.
-        policy: the cluster's policy, with which bind chooses cards.
-        budget: the steps for the decisions on all nodes together, as in filter.
+        policy: the cluster's policy, which bind also uses to choose cards.
+        budget: the search steps for the decisions on all nodes together, as in filter.
     """
 
     def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:
@@ -154,7 +155,7 @@ class Judge:
         self._by_likeness: dict[object, NodeOutcome] = {}
 
     def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
-        """Return the result on one node, which agrees with filter and bind."""
+        """Return the result for one node, which is the same as in filter and bind."""
         if (refusal := entry.refusal) is not None:
             key: object = (entry.name, refusal)
             node = None
@@ -176,7 +177,7 @@ class Judge:
 def find_change_of_node(
     entry: NodeEntry, misfit: Misfit, request: PodRequest, policy: AnyPolicy, budget: Budget
 ) -> list[Change]:
-    """Return the changes that a node needs before it takes new shares."""
+    """Return the changes that a node needs before it can accept new shares."""
     match misfit.reason:
         case MisfitReason.NO_INVENTORY:
             return [Change(ChangeKind.SHARED, proven=False)]

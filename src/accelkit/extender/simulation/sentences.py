@@ -1,6 +1,6 @@
-"""Sentences about changes, and about the reasons why a card cannot be used.
+"""Sentences that describe changes, and the reasons why a card cannot be used.
 
-The sentences about the reasons why a pod does not fit a node come from `Dialect.format_misfit`, as in filter.
+The reasons why a pod does not fit a node are formatted by `Dialect.format_misfit`, as in filter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.placement.lacks import find_lacking_amount
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
-# Maximum number of pods in a sentence. The response contains all pods.
+# Maximum number of pods that a sentence lists. The response contains all pods.
 _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
     "amounts": "the amounts other than memory and compute",
@@ -77,7 +77,7 @@ def _describe_lack(reason: CardReason, state: CardState, container: ContainerReq
 
 
 def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "") -> str:
-    """Return the sentence for a change.
+    """Return the sentence that describes a change.
 
     Args:
         change: the change.
@@ -112,7 +112,7 @@ def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "")
 
 
 def format_exactly(amount: int) -> str:
-    """Return an amount in bytes as a whole number of the largest possible unit, because users copy it into limits."""
+    """Return bytes as a whole number of the largest possible unit, because users copy the amount into limits."""
     name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
     return f"{amount // scale} {name}"
 

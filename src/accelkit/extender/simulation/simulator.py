@@ -1,8 +1,8 @@
 """Simulation of filter, prioritize and bind for a pod, without side effects.
 
-`Ledger.choose` decides whether the pod fits and which cards bind would choose, and prioritize computes the scores. One
-simulation runs at a time, in short turns between other work of the process. One limit applies to the searches on all
-nodes together.
+`Ledger.choose` decides whether the pod fits and which cards bind would choose, and prioritize computes the scores. Only
+one simulation runs at a time, in short turns so that other work of the process can run in between. One limit applies to
+the searches on all nodes together.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.changes.situation import Terms, bound_lack
 from accelkit.placement.misfit import Misfit, MisfitReason
 
-# Limit on the steps of the decisions, as in filter, and separately on the steps of the search for changes.
+# Maximum number of steps for the decisions, as in filter, and a separate maximum for the search for changes.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 _MOST_STEPS: Final = 60_000
 _CHANGE_STEPS: Final = 5_000
 _MOST_CHANGE_STEPS: Final = 20_000
-# Limit on the steps for one node until its first change is found.
+# Maximum number of steps for one node until its first change is found.
 _CHANGE_STEPS_PER_NODE: Final = 2_000
-# Number of distinct nodes for which all kinds of changes are searched. For other nodes, one change is searched.
+# Number of distinct nodes for which all kinds of changes are searched. For other nodes, the search stops after one
+# change.
 _SEARCHED_THROUGH: Final = 16
 _WAIT_SECONDS: Final = 2.0
-# UID for prioritize if the pod does not exist.
+# UID that is used for prioritize if the pod does not exist.
 _SOME_UID: Final = "simulated"
 _REFUSED: Final = "Refused"
 
@@ -66,7 +67,7 @@ class Simulator:
         self._turn = asyncio.Lock()
 
     async def simulate(self, question: SimulationQuestion) -> bytes:
-        """Return the result of one simulation, a `Simulation` as JSON.
+        """Return the result of one simulation as JSON, in the format of `Simulation`.
 
         Raises:
             BadArgsError: the request contains too many pods.
@@ -122,7 +123,7 @@ class Simulator:
         return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:
-        """Return the nodes of the omitted pods, by UID, and the names of the omitted pods without cards."""
+        """Return the nodes of the omitted pods by UID, and the names of the omitted pods that do not hold cards."""
         gone: dict[str, str] = {}
         matched = set[str]()
         for entry in self._ledger.list_nodes() if named else ():
@@ -139,7 +140,7 @@ class Simulator:
             return list(dict.fromkeys(question.nodes))
         names = []
         for entry in self._ledger.list_nodes():
-            # As in inspect, nodes that share no cards are omitted.
+            # As in inspect, nodes that do not share cards are omitted.
             if entry.problem is None or entry.problem.reason not in _BARE:
                 names.append(entry.name)
             await event_loop.rest()
@@ -161,11 +162,11 @@ class Simulator:
     async def _search(
         self, pending: Pending, request: PodRequest, judged: Sequence[Judged], event_loop: EventLoopShare
     ) -> bool:
-        """Search for changes, starting with nodes that lack the least; return whether the limit ended the search."""
+        """Search for changes, first on nodes that lack the least; return whether the limit stopped the search."""
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
         budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
-        # If a node lacks little, small changes are enough.
+        # If the shortage on a node is small, small changes are sufficient.
         lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
         for number, outcome in enumerate(outcomes):
@@ -206,7 +207,7 @@ class _Encoded(SimulationHead, frozen=True, kw_only=True):
 
 
 class _WhatIf:
-    """The ledger, with changed copies of the nodes from which pods are omitted."""
+    """Ledger with changed copies of the nodes from which pods are omitted."""
 
     def __init__(self, ledger: Ledger, branch: Ledger) -> None:
         self._ledger, self.branch = ledger, branch
@@ -247,7 +248,7 @@ async def _continue_search(outcome: NodeOutcome, budget: Budget, event_loop: Eve
     while outcome.searching and budget.steps > until:
         found = outcome.try_next()
         if outcome.ended:
-            # If the budget ended the search, more changes may exist.
+            # If the budget was used up, more changes may exist.
             outcome.ended = not budget.is_spent()
             return
         await event_loop.rest()

@@ -1,4 +1,4 @@
-"""Views of the results on each node, which `POST /simulate` returns."""
+"""Views of the results for each node, as returned by `POST /simulate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from accelkit.vendors.dialect import Dialect
 
 # Maximum number of containers with different requests that are checked for each card.
 _MOST_CONTAINERS: Final = 8
-# Limit on the steps of one trial on one node.
+# Maximum number of steps for one trial on one node.
 _STEPS: Final = 200
 
 
@@ -49,7 +49,7 @@ class NodeViews:
         """Return the view of one node.
 
         Args:
-            judged: the result on the node.
+            judged: the result for the node.
             entry: the current node; None if it is unknown or was removed.
             score: the score of the node in prioritize.
         """
@@ -75,7 +75,7 @@ class NodeViews:
         )
 
     def build_held_simulation(self, name: str, held: Holding) -> NodeSimulation:
-        """Return the view of one node for a pod that already holds cards, whose node is the only one for filter."""
+        """Return the view of one node for a pod that already holds cards; only the node of these cards fits."""
         if name == held.node:
             return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
         misfit = Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node)

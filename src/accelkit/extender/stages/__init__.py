@@ -1,1 +1,1 @@
-"""Metrics about the results of the enablement stages, read from the watch of nodes."""
+"""Metrics about the results of the enablement stages, which are read by watching nodes."""

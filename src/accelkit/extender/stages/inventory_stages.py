@@ -1,7 +1,7 @@
-"""Results of a node's first stages, computed from its current inventory as in `accelkit verify`, but without requests.
+"""Results of a node's first stages, computed from its current inventory as in `accelkit verify`, but without I/O.
 
-Conditions of pods are not checked. For the device plugin, the only check is whether the kubelet reports allocatable
-resources. A node whose inventory was not written by an accelkit node agent has no stages.
+Pod conditions are not checked. For the device plugin, the only check is whether the kubelet reports allocatable
+resources. A node whose inventory was not written by an accelkit node agent does not have stages.
 """
 
 from __future__ import annotations

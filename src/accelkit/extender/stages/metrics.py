@@ -1,7 +1,7 @@
-"""Metrics about the stages of nodes, as text that is created once after each change of a node.
+"""Metrics about the stages of nodes; their text is created once after each change of a node.
 
-On a cluster with thousands of nodes, these metrics have more lines than all other metrics of the extender. If the lines
-were created at each scrape, decisions would be delayed.
+In a cluster with thousands of nodes, these metrics have more lines than all other metrics of the extender. Creating the
+lines at each scrape would delay scheduling decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAMILIES: Final = {
     _FAILURE: "1 for each stage that did not pass on the node, with the reason.",
     _SUCCESS: "Unix time at which the stage last passed on the node.",
 }
-# Users can write reasons. If each text became a series, the series could exhaust the memory of the database.
+# Users can write arbitrary reasons. A series for each text could exhaust the memory of the metrics database.
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _UNREADABLE: Final = "RecordUnreadable"
 # The same applies to the vendor names in an inventory.
@@ -58,7 +58,7 @@ class StageTexts:
         self._made: dict[str, _Made] = {}
 
     def render(self) -> bytes:
-        """Return the exposition text; empty if another replica is the leader."""
+        """Return the metrics in the exposition format; empty if another replica is the leader."""
         if not self._leads():
             return b""
         self._made = {name: self._make(name, stages) for name, stages in self._records}

@@ -10,7 +10,7 @@ from accelkit.model.pod import Node
 
 
 class NodeWatch:
-    """Watch handler that applies lists and single events of nodes.
+    """Watch handler that applies lists of nodes and events about single nodes.
 
     Args:
         feed: the feed that updates the ledger.

@@ -1,7 +1,7 @@
-"""Results of the stages of each node, from the watch of nodes and without requests.
+"""Results of the stages of each node, which are read by watching nodes and without further requests.
 
-A recorded result applies to one state of its node. If the state has changed, the result is stale instead of passed. The
-results of the first stages are computed from the current state of the node.
+A recorded result applies to one state of its node. If the state has changed, a passed result becomes stale. The results
+of the first stages are computed from the current state of the node.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class _StageSource:
     """Node data, in addition to the inventory, from which the results are computed.
 
     Attributes:
-        text: the record of the stages; None without a record.
-        inventoried: whether a node agent of accelkit wrote the inventory.
+        text: the record of the stages; None if the node does not have a record.
+        inventoried: whether accelkit's node agent wrote the inventory.
         boot_id: the boot ID of the node.
         kernel: the kernel release of the node.
         chosen: the kernel for which accelkit chose the driver, from the label; empty if accelkit chose no driver.
@@ -47,7 +47,7 @@ class NodeStages:
     Attributes:
         source: the data from which the results are computed.
         record: the recorded results; None if they are unreadable.
-        successes: the Unix time at which each stage last passed; stages for which no time was read are omitted.
+        successes: the Unix time at which each stage last passed; stages without a known time are omitted.
     """
 
     source: _StageSource
@@ -117,5 +117,5 @@ class StageRecords:
         for stage, result in (record.results if record is not None else {}).items():
             if result.outcome is Outcome.PASS:
                 successes[stage] = max(result.found_at, successes.get(stage, 0.0))
-        # Create a new object, so that all data derived from the former object is computed again.
+        # Create a new object, so that all data derived from the previous object is computed again.
         self._nodes[name] = NodeStages(source, record, successes)

@@ -1,1 +1,1 @@
-"""Waking of pods that kube-scheduler has refused, after cards are freed."""
+"""Waking of the pods that kube-scheduler has refused, after cards were freed."""

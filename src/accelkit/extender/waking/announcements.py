@@ -21,8 +21,8 @@ from accelkit.placement.policies import AnyPolicy
 
 # Minimum time between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
-# Time for which a change is stored while no pod waits. A refusal that did not consider the change may be received after
-# the change, and a new leader announces changes that the former leader may have missed.
+# Time for which a change is stored while no pod waits. A refusal that did not consider the change may arrive after the
+# change. A new leader announces changes that the former leader may have missed.
 REMEMBERED_SECONDS: Final = 30.0
 _BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
 # Maximum number of request shapes that are checked. If there are more shapes, or if a shape requires a search, a pod is
@@ -39,7 +39,7 @@ class _Node:
 
 @dataclass(slots=True)
 class Announcements:
-    """Freed nodes to announce, with a pause between two announcements of the same node.
+    """Nodes with freed cards to announce, with a pause between two announcements of the same node.
 
     A change during the pause is announced when the pause ends, so the last change is never lost.
     """
@@ -47,7 +47,7 @@ class Announcements:
     _nodes: dict[str, _Node] = field(default_factory=dict)
 
     def note_freed(self, names: Iterable[str], now: float) -> None:
-        """Record nodes that were freed."""
+        """Record nodes on which cards were freed."""
         for name in names:
             self._nodes.setdefault(name, _Node()).freed_at = now
 
@@ -62,7 +62,7 @@ class Announcements:
         return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
 
     def note_begun(self, name: str, now: float) -> None:
-        """Record that a node is being announced; later changes require a further announcement."""
+        """Record that a node is being announced; later changes require another announcement."""
         self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
 
     def note_written(self, name: str) -> None:
@@ -77,7 +77,7 @@ class Announcements:
 
 
 class Waiting:
-    """Waiting pods, which kube-scheduler refused, and which had no node or Binding at two successive updates.
+    """Pods that kube-scheduler refused, and that had no node and no Binding in progress at two successive updates.
 
     Pods that kube-scheduler does not try, because they have gates or use another scheduler, are excluded.
 

@@ -1,4 +1,4 @@
-"""Selection of nodes whose announcement wakes pods that a quota or an affinity blocked while cards were free."""
+"""Selection of nodes to announce, to wake pods that a quota or an affinity blocked while cards were free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Wakeup:
 class NamespaceWakeups:
     """Namespaces in which a pod that was refused on all nodes may fit now.
 
-    Each namespace is stored for some time, because a refusal that did not consider a change may be received after the
+    Each namespace is stored for some time, because a refusal that did not consider a change may arrive after the
     change.
 
     Args:
@@ -37,7 +37,7 @@ class NamespaceWakeups:
         self._wakeups: dict[str, _Wakeup] = {}
 
     def find(self, now: float) -> list[str]:
-        """Return the nodes whose announcement wakes the pods in these namespaces, and nodes with new matching pods."""
+        """Return the nodes to announce to wake the pods in these namespaces, and the nodes with new matching pods."""
         namespaces = self._ledger.namespaces
         found = dict.fromkeys(sorted(namespaces.affinity_nodes))
         namespaces.affinity_nodes.clear()

@@ -29,19 +29,21 @@ from accelkit.placement.policies import AnyPolicy
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
-# Time until the first turn, which is short because changes between the first lists and the first turn are not detected.
+# Delay before the first check. It is short because changes between the first lists and the first check are not
+# detected.
 _FIRST_TURN_SECONDS = 0.02
 
 
 class Waker:
-    """Announcer of freed nodes while pods that may fit them are waiting.
+    """Component that announces freed nodes while pods that may fit these nodes are waiting.
 
     Args:
         api: an open client.
         ledger: the ledger whose changes are announced.
         feed: the feed with the pods without a node.
         policy: the policy that ranks cards if the pod does not name one.
-        read: a function that returns whether the first lists were read; their contents do not count as changes.
+        read: a function that returns whether the first lists have been read; the objects in these lists are not
+            changes.
         leads: a function that returns whether this replica may write.
         writes: the counter of the writes, by `result`.
         clock: a function that returns the seconds of a monotonic clock.
@@ -84,8 +86,8 @@ class Waker:
             self._begin()
             return
         freed = self._freed.find()
-        # Record changes even if another replica is the leader. If the leader ends, this replica announces its missing
-        # changes.
+        # Record changes even if another replica is the leader. If the leader fails, this replica announces the changes
+        # that the leader did not announce.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
         self._announcements.note_freed(self._wakeups.find(self._clock()), self._clock())

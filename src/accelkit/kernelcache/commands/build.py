@@ -54,7 +54,7 @@ from accelkit.output import list_fields, output_option, print_value
 @registry_options
 @output_option
 def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
-    """Build IMAGE from the cache in FOLDER and push it. The same files always result in the same bytes."""
+    """Build IMAGE from the cache in FOLDER and push it. Builds of the same files are byte-for-byte identical."""
     if (options["sign"] or options["sign_key"]) and options["no_push"]:
         raise click.UsageError("cannot sign an image that is not pushed: remove --no-push")
     view = run(_build(folder, image, options))

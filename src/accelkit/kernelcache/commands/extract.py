@@ -53,10 +53,10 @@ from accelkit.output import Format, list_fields, output_option, print_value
 @registry_options
 @output_option
 def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: bool, **options: Any) -> None:
-    """Verify IMAGE and extract its cache once, into a folder below FOLDER that is named after the digest.
+    """Verify IMAGE and extract its cache once, to a subfolder of FOLDER that is named after the digest.
 
-    If you specify cards, an image that fits none of them is rejected before its layer is fetched. With JSON or YAML
-    output, a rejection of its signatures has the same fields as the output of verify.
+    If you specify cards, an image that fits none of them is rejected before its layer is fetched. If its signatures are
+    rejected, JSON and YAML output has the same fields as the output of `verify`.
     """
     policies = read_policies(options)
     if (policies is None) != insecure_skip_signatures:
@@ -71,7 +71,7 @@ def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: 
 async def _extract(
     image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any], *, structured: bool
 ) -> ExtractionView | VerificationView:
-    """Extract the cache; with `structured`, return a rejection instead of raising it."""
+    """Extract the cache. If `structured` is set, return a rejection instead of raising it."""
     request = ExtractionRequest(
         image=parse_reference(image),
         base=folder,

@@ -38,9 +38,9 @@ from accelkit.model.units import format_bytes
 def fill(image: str, volume: Path, *, mount_path: str, check: bool, max_gib: int, **options: Any) -> None:
     """Verify IMAGE, given by digest, and extract its cache to the root of VOLUME, which must be empty.
 
-    Pods that mount the volume at the mount path find the files of the cache there. A volume that is already filled does
-    not change. The Jobs of the cache controller run this command. To extract a cache yourself, use `accelkit cache
-    extract`.
+    Pods that mount the volume at the mount path find the files of the cache there. The command does not change a volume
+    that is already filled. The Jobs of the cache controller run this command. To extract a cache yourself, use
+    `accelkit cache extract`.
     """
     policies, settings = read_policies(options), read_settings(options)
     reference = parse_reference(image)

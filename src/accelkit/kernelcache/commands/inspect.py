@@ -84,12 +84,12 @@ def _render(view: ImageView) -> RenderableType:
 
 
 def list_fit_fields(view: CompatibilityView | None) -> list[tuple[str, str]]:
-    """Return the field that states how many cards a cache fits; empty without cards."""
+    """Return the output field with the number of cards that a cache fits; empty if no cards were specified."""
     return [("fits", _FITS[view.fit])] if view is not None else []
 
 
 def list_card_lines(view: CompatibilityView | None) -> list[Text]:
-    """Return the lines about each card for the table output, which follow the field `fits`."""
+    """Return the lines about each card, which follow the field `fits` in table output."""
     if view is None:
         return []
     colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}
@@ -97,7 +97,7 @@ def list_card_lines(view: CompatibilityView | None) -> list[Text]:
     for card in view.cards:
         lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
-        # Factors that differ are already listed among the reasons.
+        # The reasons already include the factors that differ.
         lines += [Text(f"    {each.message}") for each in card.factors if each.agrees is not False]
     return lines
 

@@ -51,7 +51,7 @@ def registry_options(command: _Command) -> _Command:
 
 
 def policy_options(command: _Command) -> _Command:
-    """Add options for the signers to trust: `policy`, `trusted_root`, `namespace`."""
+    """Add options for trusted signers: `policy`, `trusted_root`, `namespace`."""
     for option in (
         click.option("--namespace", help="Namespace to which the policies apply."),
         trusted_root_option,
@@ -67,7 +67,7 @@ def policy_options(command: _Command) -> _Command:
 
 
 def card_options(command: _Command) -> _Command:
-    """Add options for the cards to check: `card`, `node`, `kubeconfig`, `driver_version`, `driver_cuda_version`."""
+    """Add options for the cards of a check: `card`, `node`, `kubeconfig`, `driver_version`, `driver_cuda_version`."""
     for option in (
         click.option(
             "--driver-cuda-version",
@@ -116,7 +116,7 @@ def workload_options(command: _Command) -> _Command:
 
 
 def read_settings(options: dict[str, Any]) -> RegistrySettings:
-    """Remove the values of `registry_options` from `options`, and return them as settings."""
+    """Remove the values of `registry_options` from `options`, and return the settings."""
     return RegistrySettings.of_options(
         plain_http=options.pop("plain_http"),
         ca_file=options.pop("registry_ca"),
@@ -132,7 +132,7 @@ def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
 
 
 async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
-    """Remove the values of `card_options` from `options`, and return the cards; None without cards."""
+    """Remove the values of `card_options` from `options`, and return the cards; None if no cards are specified."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("specify --node or --card")

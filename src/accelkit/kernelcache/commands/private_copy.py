@@ -26,7 +26,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @click.option("--seconds", type=click.IntRange(1), default=900, show_default=True, help="Timeout of the copy.")
 def private_copy(source: Path, target: Path, mount_path: str, trees: tuple[str, ...], seconds: int) -> None:
-    """Copy a cache once; a complete copy keeps the changes of the workload."""
+    """Copy a cache once. An existing complete copy is not changed, so changes by the workload are preserved."""
     tree_paths = dict(each.partition("=")[::2] for each in trees)
     if any(not each.startswith("/") for each in (mount_path or "/", *tree_paths.values())):
         raise click.UsageError("--mount-path, and PATH of --tree, must be absolute paths")

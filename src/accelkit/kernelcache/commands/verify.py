@@ -41,8 +41,8 @@ from accelkit.output import list_fields, output_option, print_value
 def verify(image: str, *, output: str, namespace: str | None, **options: Any) -> None:
     """Verify that the signatures of IMAGE satisfy each policy that covers it, and print its digest.
 
-    Use the digest afterwards, because tags can change. If you specify cards, the output also states whether they can
-    use the cache. The exit code depends only on the signatures.
+    Use the digest afterwards, because tags can change. If you specify cards, the output also shows whether they can use
+    the cache. The exit code depends only on the signatures.
     """
     policies = read_policies(options)
     if policies is None:
@@ -75,7 +75,7 @@ def _render(view: VerificationView) -> RenderableType:
     if not view.verified:
         word, colour = ("Unknown", "yellow") if view.retryable else ("Refused", "red")
         lines = [Text(f"{word}: {view.message}", style=colour)]
-        # The message already contains a single failure.
+        # If there is only one failure, the message already contains it.
         failures = view.failures if len(view.failures) > 1 else ()
         lines += [Text(f"  {_prefix(each.source)}{each.reason}: {each.message}") for each in failures]
         return Group(*lines)

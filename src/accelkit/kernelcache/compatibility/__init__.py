@@ -1,1 +1,1 @@
-"""Compatibility of caches and cards: verdicts with reasons, from the labels of an image and the facts about a node."""
+"""Compatibility of caches and cards: verdicts with reasons, derived from image labels and node facts."""

@@ -1,4 +1,4 @@
-"""Parsers for arguments of commands and modules: cards (`cuda:90`), a node, driver and workload versions."""
+"""Parsers for command and module arguments: cards (`cuda:90`), a node, driver versions and workload versions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def resolve_cards(
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
-    """Return the cards against which a cache is checked; None if no cards and no node are given.
+    """Return the cards against which a cache is checked; None if neither cards nor a node are given.
 
     Args:
-        cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, of this machine.
+        cards: the cards, each as `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`.
         node: name of a node whose inventory lists the cards, instead of `cards`.
-        cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the default of the
-            environment.
+        cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the default connection of
+            the environment.
         driver_version: version of the NVIDIA driver of these cards, such as `550.54.14`.
         driver_cuda_version: the newest CUDA version that this driver supports, such as `12.4`.
 
@@ -66,13 +66,13 @@ def parse_workload(
     torch_cuda_version: str | None = None,
     vllm_cache_hash: str | None = None,
 ) -> WorkloadFacts:
-    """Return the given facts about the workload that uses the cache.
+    """Return the facts about the workload that uses the cache, from command or module arguments.
 
     Args:
         node: the cards against which the cache is checked.
         triton_version: the value of `triton.__version__`.
         torch_cuda_version: the value of `torch.version.cuda`.
-        vllm_cache_hash: the folder in `torch_compile_cache` that vLLM uses.
+        vllm_cache_hash: the name of the folder in `torch_compile_cache` that vLLM uses.
 
     Raises:
         ConfigurationError: a version is malformed, or a workload is given without cards.

@@ -1,8 +1,8 @@
-"""Likelihood that a workload finds its kernels in a cache that its card can load.
+"""Likelihood that a workload finds its kernels in a cache whose kernels its card can load.
 
-Frameworks look up kernels by a key that covers far more than the hardware, and compile silently if the key differs.
-Triton's key covers its own version. Inductor's also covers the name of an NVIDIA card and the version of CUDA. The name
-of vLLM's folder also covers the model and the configuration.
+Frameworks look up kernels by a key that depends on more than the hardware, and compile silently if the key differs.
+Triton's key includes the Triton version. Inductor's key also includes the CUDA version and the name of the NVIDIA card.
+The name of vLLM's folder also depends on the model and the configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 
 class Hit(StrEnum):
-    """Likelihood of a hit: LIKELY if all factors agree, ARCH_ONLY if some could not be compared."""
+    """Likelihood of a cache hit: LIKELY if all factors agree, ARCH_ONLY if some factors could not be compared."""
 
     LIKELY = "likely"
     ARCH_ONLY = "arch-only"
@@ -30,12 +30,12 @@ _IN_SENTENCES = {"card": "a card named", "vLLM configuration": "the vLLM configu
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """One part of a framework's key that labels can state.
+    """One part of a framework's key that image labels can specify.
 
     Attributes:
-        code: the reason code of a difference.
+        code: the reason code that is reported if the values differ.
         name: `Triton`, `CUDA` and so on.
-        offered: the values with which the image was compiled; empty if the image does not state them.
+        offered: the values that were used for compilation; empty if the image does not specify them.
         wanted: the value that the workload uses; None if it is unknown.
     """
 
@@ -46,12 +46,12 @@ class Factor(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether `wanted` is among `offered`; None if one of them is unknown."""
+        """Whether `offered` contains `wanted`; None if `offered` is empty or `wanted` is None."""
         return self.wanted in self.offered if self.offered and self.wanted is not None else None
 
     @property
     def message(self) -> str:
-        """The factor as a sentence."""
+        """A description of the factor for users."""
         subject = _IN_SENTENCES.get(self.name, self.name)
         if not self.offered:
             return f"the image does not state which {self.name} was used for compilation"
@@ -65,14 +65,14 @@ class Factor(msgspec.Struct, frozen=True):
 
 
 def find_mismatches(factors: Iterable[Factor]) -> Iterator[CompatibilityReason]:
-    """Yield a reason for each factor of the key that is known to differ."""
+    """Yield a reason for each factor whose values are known to differ."""
     for factor in factors:
         if factor.agrees is False:
             yield CompatibilityReason(factor.code, factor.message)
 
 
 def estimate_hit(factors: tuple[Factor, ...], reasons: tuple[CompatibilityReason, ...]) -> Hit:
-    """Return the likelihood of a hit, given the factors of the key and all reasons."""
+    """Return the likelihood of a cache hit, given the key factors and all reasons."""
     codes = {reason.code for reason in reasons}
     keys = {ReasonCode.PRODUCT_MISMATCH, ReasonCode.TRITON_MISMATCH, ReasonCode.FRAMEWORK_MISMATCH}
     if any(reason.hard for reason in reasons) or codes & keys:
@@ -83,7 +83,7 @@ def estimate_hit(factors: tuple[Factor, ...], reasons: tuple[CompatibilityReason
 
 
 def list_factors(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Factor]:
-    """Yield the factors that decide whether a workload finds the kernels on a card that can load them."""
+    """Yield the factors that determine whether a workload finds the kernels, for a card that can load them."""
     if labels.format == "triton" or labels.triton_versions:
         yield Factor(ReasonCode.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
     if labels.format != "vllm":

@@ -1,4 +1,4 @@
-"""Facts from which compatibility is derived: a node's cards and CPU, and the workload that uses the cache.
+"""Facts that determine compatibility: the cards and CPU of a node, and the workload that uses the cache.
 
 None always means unknown; an empty collection means that there are no items.
 """
@@ -19,10 +19,10 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the ID in the node's inventory.
-        backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu` and so on.
-        arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-` and so on.
-        product: the name that the vendor's library returns.
-        driver_version: for example `550.54.14`.
+        backend: the backend, such as `cuda`, `hip` (or its alias `rocm`), `hpu` or `xpu`.
+        arch: the architecture, such as `90`, `gfx942` or `gfx90a:sramecc+:xnack-`.
+        product: the product name that the vendor's library returns.
+        driver_version: the driver version, for example `550.54.14`.
         cuda_version: the newest CUDA version that the driver supports, for example `12.4`.
     """
 
@@ -35,17 +35,17 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def on_cuda(self) -> bool:
-        """Whether the CUDA version decides if kernels load on the card; False for an unknown backend."""
+        """Whether the CUDA version determines if kernels load on the card; False if the backend is unknown."""
         return self.backend is not None and find_backend(self.backend).cuda_toolkit
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload that uses the cache; the more facts are known, the more certain is the likelihood of a hit.
+    """The workload that uses the cache. With more known facts, the likelihood of a hit is more accurate.
 
     Attributes:
-        triton_version: for example `3.2.0`.
-        cuda_version: the CUDA version of its PyTorch (`torch.version.cuda`).
-        cache_hash: the folder in `torch_compile_cache` that its vLLM uses.
+        triton_version: the Triton version, for example `3.2.0`.
+        cuda_version: the CUDA version of the workload's PyTorch (`torch.version.cuda`).
+        cache_hash: the name of the folder in `torch_compile_cache` that the workload's vLLM uses.
     """
 
     triton_version: str | None = None
@@ -54,7 +54,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A node; `cpu_architecture` has the values of Kubernetes and OCI (`amd64`), `gpus` is empty if it has no cards."""
+    """A node. `cpu_architecture` is a Kubernetes or OCI name (`amd64`). `gpus` is empty if the node has no cards."""
 
     cpu_architecture: str | None = None
     gpus: tuple[GpuFacts, ...] | None = None
@@ -72,11 +72,13 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Return the facts about a node whose agent published these cards.
 
         Args:
-            cards: the cards of the inventory, which name vendor and model; None if the inventory is unknown. The
-                architecture is derived from an unambiguous model, unless the card states the target of its kernels.
+            cards: the cards in the inventory, with their vendors and models; None if the inventory is unknown. The
+                architecture is derived from the model if it is unambiguous, unless the inventory specifies the kernel
+                target of the card.
             cpu_architecture: the CPU architecture of the node.
-            labels: the labels of the node; GPU feature discovery's labels apply to cards that state no driver.
-            driver_version: the version of its NVIDIA driver, which overrides cards and labels.
+            labels: the labels of the node. Labels from GPU feature discovery apply to cards without a driver version in
+                the inventory.
+            driver_version: the version of the node's NVIDIA driver, which overrides the inventory and the labels.
             cuda_version: the newest CUDA version that this driver supports.
         """
         stated = LabelledDriver(driver_version, cuda_version)
@@ -89,7 +91,8 @@ def _convert_card(card: Card, stated: LabelledDriver, labelled: LabelledDriver) 
     named, _, arch = card.target.partition(":")
     backend = find_backend(named) if named else find_vendor_backend(card.vendor)
     on_cuda = backend is not None and backend.cuda_toolkit
-    # Both values must describe one driver: the CUDA version of a label may be older than the driver that a card states.
+    # Both values must describe the same driver, because the CUDA version in a label may be older than the driver
+    # version in the inventory.
     sources = (stated, LabelledDriver(card.driver_version or None), labelled)
     driver = next((each for each in sources if any(each)), stated)
     return GpuFacts(

@@ -18,12 +18,12 @@ _node = msgspec.json.Decoder(SystemNode)
 async def read_node(
     api: ApiClient, name: str, *, driver_version: str | None = None, driver_cuda_version: str | None = None
 ) -> NodeFacts:
-    """Return the facts about a node against which a cache is checked; without an inventory, its cards are unknown.
+    """Return the facts about a node against which a cache is checked. Without an inventory, the cards are unknown.
 
     Args:
         api: the client of the node's cluster.
         name: the name of the node.
-        driver_version: the version of its NVIDIA driver, which overrides the inventory and the labels.
+        driver_version: the version of the node's NVIDIA driver, which overrides the inventory and the labels.
         driver_cuda_version: the newest CUDA version that this driver supports.
 
     Raises:

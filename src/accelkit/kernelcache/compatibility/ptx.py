@@ -1,7 +1,7 @@
 """PTX ISA and CUDA versions of each NVIDIA driver branch, which determine the kernels that a driver can load.
 
-Sources: the release history in NVIDIA's "PTX ISA" and the table of drivers in the release notes of the CUDA toolkit.
-A driver that is newer than the table supports at least the versions of the last row.
+The sources are the release history in NVIDIA's "PTX ISA" and the driver table in the CUDA Toolkit release notes. A
+driver that is newer than the table supports at least the versions of the last row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 Version = tuple[int, int]
 
-# CUDA version, its PTX ISA, and the driver branch that was released with it.
+# CUDA version, its PTX ISA version, and the driver branch that was released with it.
 _HISTORY: Final = (
     ((10, 0), 63, 410),
     ((10, 1), 64, 418),
@@ -42,15 +42,15 @@ _VERSION: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,9})*", re.ASCI
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Return major and minor of `12.9`, `12.9.1` or `12`; None if the text is not a version."""
+    """Return the major and minor version in `12.9`, `12.9.1` or `12`; None if the text is not a version."""
     found = _VERSION.fullmatch(text or "")
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
 def find_driver_cuda(driver_version: str | None) -> Version | None:
-    """Return the CUDA version of a driver (`550.54.14`); None if the driver is unknown or older than the table.
+    """Return the CUDA version of a driver (`550.54.14`); None if it is unknown or older than all drivers in the table.
 
-    A branch between two rows counts as the older of the two.
+    A branch between two rows is treated as the older branch.
     """
     driver = parse_version(driver_version)
     fitting = [cuda for cuda, _, branch in _HISTORY if driver is not None and branch <= driver[0]]
@@ -58,13 +58,13 @@ def find_driver_cuda(driver_version: str | None) -> Version | None:
 
 
 def is_newer_than_table(driver_version: str | None) -> bool:
-    """Return whether a driver's branch is newer than the last row, so that it may support newer CUDA versions."""
+    """Return whether a driver's branch is newer than the last row, so the driver may support newer CUDA versions."""
     driver = parse_version(driver_version)
     return driver is not None and driver[0] > _HISTORY[-1][2]
 
 
 def can_load_ptx(ptx_version: int, cuda: Version) -> bool | None:
-    """Return whether a driver for this CUDA version loads PTX of an ISA version (84 is 8.4); None beyond the table."""
+    """Return whether a driver for a CUDA version can load a PTX ISA version (84 is 8.4); None if this is unknown."""
     if cuda < _HISTORY[0][0]:
         return None
     newest = max(ptx for version, ptx, _ in _HISTORY if version <= cuda)

@@ -1,4 +1,4 @@
-"""Reasons why a card cannot use a cache, or only with compilation: a code for programs and a sentence for users."""
+"""Reasons why a card cannot use a cache, or must compile kernels again: a code for programs and a message for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ReasonCode(StrEnum):
-    """Subject of a reason."""
+    """The machine-readable code of a reason."""
 
     BACKEND_MISMATCH = "BackendMismatch"
     ARCH_MISMATCH = "ArchMismatch"
@@ -28,7 +28,7 @@ class ReasonCode(StrEnum):
 
     @property
     def leaves_unknown(self) -> bool:
-        """Whether the reason states that a fact is unknown, so that no verdict is certain."""
+        """Whether a fact is unknown, so the verdict is also unknown."""
         return self in {
             ReasonCode.UNKNOWN_FORMAT,
             ReasonCode.UNKNOWN_GPU,
@@ -39,7 +39,7 @@ class ReasonCode(StrEnum):
 
 
 class CompatibilityReason(msgspec.Struct, frozen=True):
-    """One reason; it is `hard` if kernels would fail to load, soft if it costs a compilation or a fact is unknown."""
+    """One reason. If `hard` is set, kernels fail to load. Otherwise, they are compiled again or a fact is unknown."""
 
     code: ReasonCode
     message: str

@@ -1,8 +1,8 @@
 """Verdicts on whether a node's cards can use a cache, derived only from the labels of its image.
 
-With a hard reason, loading would fail: a different backend or architecture, a driver that is too old, launchers for a
-different CPU. A soft reason costs at most a compilation. An unknown fact makes a verdict unknown, never compatible or
-incompatible.
+A hard reason means that kernels would fail to load: a different backend or architecture, a driver that is too old, or
+launchers for a different CPU. With any other reason, kernels are at most compiled again. If a fact is unknown and there
+is no hard reason, the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CompatibilityVerdict(StrEnum):
 
 
 class Fit(StrEnum):
-    """Number of a node's cards that can load the kernels; UNKNOWN if no card certainly can, but some cards may."""
+    """How many cards of a node can load the kernels; UNKNOWN if no card is known to load them, but some cards may."""
 
     ALL = "all"
     SOME = "some"
@@ -60,14 +60,15 @@ class Fit(StrEnum):
 
 
 class CardVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one card, with the reasons of the target that matches it best.
+    """The verdict on one card, with the reasons for the target that matches the card best.
 
     Attributes:
         id: the ID of the card.
         verdict: whether the card can load the kernels.
         reasons: why the card cannot load the kernels, or why the workload does not find them.
         hit: the likelihood that the workload finds the kernels.
-        factors: the factors of that likelihood; empty if the card cannot load the kernels or the format is unknown.
+        factors: the factors of that likelihood; empty if the card cannot load the kernels or the format is not
+            supported.
     """
 
     id: str
@@ -78,7 +79,7 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 class CompatibilityVerdicts(msgspec.Struct, frozen=True):
-    """The verdicts on a node's cards; `reasons` apply to the node as a whole."""
+    """The verdicts on the cards of a node; `reasons` apply to the node as a whole."""
 
     cards: tuple[CardVerdict, ...]
     reasons: tuple[CompatibilityReason, ...] = ()
@@ -95,7 +96,7 @@ class CompatibilityVerdicts(msgspec.Struct, frozen=True):
 
 
 def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
-    """Return the verdicts on an image for each card of a node."""
+    """Return the verdict on an image for each card of a node."""
     if node.gpus is None:
         return CompatibilityVerdicts(
             (), (CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the cards of the node are unknown"),)
@@ -189,7 +190,7 @@ def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> It
 def _compare_warp_size(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.warp_size is None:
         return
-    # Only a hint: AMD's newer cards support both sizes, and MCV writes 64 for all of them.
+    # The warp size is only a hint: newer AMD cards support both sizes, and MCV writes 64 for all AMD cards.
     usual = backend.find_warp_size(gpu.arch)
     if usual is not None and usual != target.warp_size:
         message = f"the cache was compiled for {target.warp_size} threads per warp, but this card usually has {usual}"

@@ -1,7 +1,7 @@
 """Tar archives read in one pass, with bounded memory.
 
 The standard library parses headers. This module iterates over the entries itself, because `tarfile` reads extended
-headers of any size into memory and accepts more kinds of entries than a cache has.
+headers of any size into memory and accepts kinds of entries that a cache does not contain.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from accelkit.errors import CacheError
 
 _BLOCK = 512
 _MAX_EXTENDED_BYTES = 64 << 10
-# Limits on extended headers before one entry, and on the padding after the end. Both compress well and are not entries,
-# so the limits on entries do not apply to them.
+# Limits on extended headers before one entry, and on the padding after the end of the archive. Extended headers and
+# padding compress well and are not entries, so the limits on entries do not apply to them.
 _MAX_EXTENDED = 8
 _MAX_PADDING_BYTES = 1 << 20
 _MAX_NAME_CHARACTERS = 255
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class Pieces:
-    """A stream that arrives in pieces and is read in requested sizes; `read_some` returns views without copying."""
+    """A stream that arrives in pieces, from which callers read any number of bytes; `read_some` does not copy bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -78,7 +78,7 @@ class ArchiveEntry:
         name: the name in the archive.
         size: the size in bytes; the content of the file follows in the stream.
         is_folder: whether the entry is a folder.
-        modified: the modification time in whole seconds since 1970; 0 if the archive does not state it.
+        modified: the modification time in whole seconds since 1970; 0 if the archive does not contain it.
     """
 
     name: str
@@ -145,7 +145,7 @@ def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str])
 
 
 def _read_time(info: tarfile.TarInfo, extended: dict[str, str]) -> int:
-    """Return the modification time of a file, rounded down; an invalid extended time is ignored."""
+    """Return the modification time of a file, rounded down to seconds; ignore an invalid time in an extended header."""
     time = _TIME.fullmatch(extended["mtime"]) if extended.get("mtime") else None
     return int(time[1]) if time else max(0, int(info.mtime))
 
@@ -172,7 +172,7 @@ def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _parse_records(content: bytes) -> dict[str, str]:
-    """Parse the records of an extended header: the length of the record, a space, `key=value` and a line feed."""
+    """Parse the records of an extended header. Each record is a line of the form `LENGTH KEY=VALUE`."""
     found = {}
     start = 0
     while start < len(content):

@@ -1,4 +1,4 @@
-"""Assembly of unpacked layers into one cache, whose files contain the paths at which workloads mount them."""
+"""Assembly of unpacked layers into one cache, with paths in files rewritten for the workloads."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 
 @dataclass(frozen=True)
 class UnpackedLayer:
-    """A layer in a separate folder, and the content of its files, by path."""
+    """A layer in a separate folder, and the size and hash of each file, by path."""
 
     tree: Path
     contents: Mapping[str, FileContent]
 
 
 def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer]) -> dict[str, FileContent]:
-    """Assemble a cache from its unpacked layers, below the partial folder of its place.
+    """Assemble a cache from its unpacked layers in the partial folder of its place.
 
     Args:
-        labels: the labels of the image; their format determines the name of the folder that contains the cache.
+        labels: the labels of the image. The cache format in the labels determines the folder of the layers that
+            contains the cache.
         place: the place of the cache.
-        layers: the layers, the lowest one first.
+        layers: the layers, in order, beginning with the lowest layer.
 
     Returns:
-        The content of the cache's files, by path below the cache.
+        The size and hash of each file, by path relative to the cache.
 
     Raises:
-        CacheError: the layers conflict or contain no cache, or a file with paths of other files has an invalid format.
+        CacheError: the layers conflict or contain no cache, or a file that contains paths of other files has an invalid
+            format.
         OSError: the disk is full or not writable.
     """
     tree = _merge([each.tree for each in layers])
@@ -82,13 +84,14 @@ def _merge(trees: list[Path]) -> Path:
 
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
-    """Rewrite files that contain paths of other files to the paths in the workload; return their new content."""
+    """Rewrite files that contain paths of other files for the workload; return the new size and hash of each file."""
     contents = {}
     moved = MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):
         for path in (Path(folder) / name for name in names):
             within = path.relative_to(cache).as_posix()
-            # Only vLLM writes a list with this name; a cache of another format may have an unrelated file.
+            # Only vLLM writes a list with this name. A cache in another format may contain an unrelated file with the
+            # same name.
             if moved.concerns(within) and (labels.format == VLLM or path.name != INDEX_NAME):
                 with path.open("rb") as file:
                     document = file.read(MOST_READ)

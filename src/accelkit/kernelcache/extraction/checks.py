@@ -13,7 +13,7 @@ from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_imag
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import Signature
 
-# Margin by which the files of an image may exceed the size in its label, for the manifest and for rounding.
+# The margin by which the files of an image may exceed the size in its label, to allow for the manifest and rounding.
 _SLACK_BYTES = 16 << 20
 _SLACK_SHARE = 100
 # Overhead of one file in an archive: its header, a long name, and padding.
@@ -23,14 +23,14 @@ _HEADER_BYTES = 2048
 async def check_image(
     client: RegistryClient, request: ExtractionRequest, raw: RawManifest
 ) -> tuple[CacheImage, CompatibilityVerdicts | None]:
-    """Check the format of an image and the node's cards; return the image with its labels, and the verdicts.
+    """Check an image's format and its compatibility with the node's cards; return the image and the verdicts.
 
     Raises:
         CacheError: the image is not a cache image, or fits no card of the node.
         RegistryError: the registry failed.
     """
     image = await read_cache_image(client, request.image.with_digest(raw.digest), raw)
-    # The format comes from the labels of the image and becomes part of paths.
+    # The format, which comes from the image labels, becomes part of paths.
     if image.labels.format not in FORMATS:
         raise CacheError(
             f"{image.reference} has a cache of the unsupported format {image.labels.format!a}",
@@ -58,10 +58,10 @@ def require_fit(labels: ImageLabels, node: NodeFacts | None) -> CompatibilityVer
 
 
 def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
-    """Return the limits on an image's files, lowered to the size that the image states plus a margin.
+    """Return the limits on an image's files, reduced to the size in the image's label plus a margin.
 
     Raises:
-        CacheError: the size that the image states exceeds the limits.
+        CacheError: the size in the image's label exceeds the limits.
     """
     packed = sum(layer.size for layer in image.manifest.layers)
     # Uncompressed archives are larger than their files, because they contain headers.

@@ -1,16 +1,16 @@
 """Folders of extracted caches: one for each digest, either complete or missing.
 
-    DIR/.sha256-<hex>.lock            the lock of an extraction; deleted afterwards if the folder does not exist
-    DIR/.sha256-<hex>.partial/        an unfinished extraction; the next extraction deletes it if the process is killed
-    DIR/.sha256-<hex>.displaced/      a former folder of this name without a readable record; deleted in the same way
-    DIR/sha256-<hex>/cache/           the files of the framework
-    DIR/sha256-<hex>/manifest.json    the image's manifest of these files, if it has one
+    DIR/.sha256-<hex>.lock            the lock of an extraction; deleted after the extraction if the folder does not
+    exist DIR/.sha256-<hex>.partial/        an unfinished extraction; the next extraction deletes it if the process is
+    killed DIR/.sha256-<hex>.displaced/      a previous folder of this name without a readable record; deleted in the
+    same way DIR/sha256-<hex>/cache/           the files of the framework
+    DIR/sha256-<hex>/manifest.json    the file `manifest.json` of the image, if it exists
     DIR/sha256-<hex>/complete.json    the completion record
     DIR/sha256-<hex>/signatures.json  the signatures, so that they can be verified against other policies
 
-A cache that workloads mount at a path other than this folder gets a separate folder, because its group files contain
-that path: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, for which an attacker can find a
-second path with the same digits.
+If workloads mount a cache at a path other than this folder, its group files contain that path. The cache is therefore
+extracted to a separate folder: `sha256-<hex>-<32 digits of the path's hash>`. Older releases used 8 digits, so an
+attacker could find a second path with the same digits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accelkit.kernelcache.extraction.record import CompletionRecord, is_whole, r
 
 CACHE = "cache"
 MANIFEST = "manifest.json"
-# Pattern for the folder of a cache, including the names of older releases.
+# The pattern for the name of a cache folder, including the names that older releases used.
 FOLDER_NAME: Final = r"sha256-[0-9a-f]{64}(?:-(?:[0-9a-f]{32}|[0-9a-f]{8}))?"
 _PATH_DIGITS: Final = 32
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,7 +50,7 @@ class Place:
 
     @classmethod
     def of(cls, base: Path, digest: str, mount_path: str | None) -> Place:
-        """Return the place below a base folder; without a mount path, workloads use the folder itself.
+        """Return the place of a cache in a base folder. Without a mount path, workloads use the folder itself.
 
         Raises:
             CacheError: the mount path is relative, or contains `.`, `..` or unprintable characters.
@@ -77,7 +77,7 @@ class Place:
 
     @property
     def displaced(self) -> Path:
-        """The folder to which a former folder of this name is moved."""
+        """The folder to which a previous folder of this name is moved."""
         return self.folder.with_name(f".{self.folder.name}.displaced")
 
     @property
@@ -90,14 +90,16 @@ class Place:
 
         Args:
             record: the record of the cache.
-            protected: whether to protect its files first, because a process may open them as soon as they are visible.
+            protected: whether to protect the files against writes first, because a process may open them as soon as
+                they are visible.
 
         Raises:
             OSError: the disk is full or not writable.
         """
         write_record(self.partial, record)
         if protected:
-            # The parent folder is not protected, because it is renamed and its records are replaced. No pod mounts it.
+            # The parent folder is not protected, because it is renamed and the records in it are replaced. Pods do not
+            # mount it.
             protect(self.partial / CACHE)
         # Readers find the complete old folder, no folder, or the complete new folder.
         if self.folder.exists():
@@ -106,7 +108,7 @@ class Place:
         _sync_folder(self.folder.parent)
 
     def renew(self, record: CompletionRecord) -> None:
-        """Replace the record of a complete cache; its files do not change, because workloads may use them.
+        """Replace the record of a complete cache without changing its files, because workloads may use them.
 
         Raises:
             OSError: the disk is full or not writable.
@@ -115,7 +117,7 @@ class Place:
             write_record(self.folder, record)
 
     def clear_leftovers(self) -> None:
-        """Delete the folders that an interrupted extraction left behind.
+        """Delete the folders that remain from an interrupted extraction.
 
         Raises:
             OSError: a folder cannot be deleted.
@@ -124,7 +126,7 @@ class Place:
             delete_tree(path)
 
     def clear_abandoned(self) -> None:
-        """Delete unlocked folders that killed extractions left in the same base folder.
+        """Delete unlocked folders in the same base folder that remain from killed extractions.
 
         Raises:
             OSError: a folder cannot be deleted.
@@ -139,14 +141,14 @@ class Place:
 
 
 def hash_path(mount_path: str) -> str:
-    """Return the hash of a normalized mount path; the folder's name ends in its first digits."""
+    """Return the hash of a normalized mount path; the name of the folder ends with the first digits of the hash."""
     return hashlib.sha256(mount_path.encode()).hexdigest()
 
 
 def find_other(place: Place) -> CompletionRecord | None:
     """Return the record of a complete cache for another mount path at this place; None if there is no such cache.
 
-    A folder without a mount path in its name may have been moved, so it can be replaced.
+    A folder whose name does not contain the hash of a mount path may have been moved, so it can be replaced.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path == place.mount_path or place.folder.name == place.digest.replace(":", "-"):
@@ -165,7 +167,7 @@ def _sync_folder(folder: Path) -> None:
 def read_completed(place: Place) -> CompletionRecord | None:
     """Return the record of a complete cache; None if the cache is missing or incomplete.
 
-    A record with a newer version is ignored, because its meaning is unknown. A record for another place is also
+    A record in a newer format version is ignored, because its meaning is unknown. A record for another place is also
     ignored, because folders can be copied and renamed.
     """
     record = read_record(place.folder)
@@ -180,10 +182,10 @@ def _is_complete(record: CompletionRecord, place: Place) -> bool:
 
 @asynccontextmanager
 async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
-    """Hold the lock of a place; the kernel releases it when the process ends, for any reason.
+    """Lock a place during the context. If the process terminates for any reason, the kernel releases the lock.
 
     Raises:
-        CacheError: another process holds the lock for longer than `seconds`, or the folder is not writable.
+        CacheError: another process did not release the lock within `seconds`, or the folder is not writable.
     """
     try:
         place.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -204,13 +206,13 @@ async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
 
 
 def _take_lock(path: Path) -> int | None:
-    """Lock a file, after creating it if necessary; return its descriptor, or None if another process holds the lock."""
+    """Create a file if it does not exist, lock it, and return its descriptor; None if another process has locked it."""
     while True:
         file = os.open(path, _LOCK_FLAGS, _LOCK_MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The former holder may have deleted the file, and another process may have created a new one. In that case,
-            # the lock on this file has no effect.
+            # The previous owner of the lock may have deleted the file, and another process may have created a new file.
+            # In that case, the lock on this file has no effect.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), path.lstat()):
                     return file
@@ -224,7 +226,8 @@ def _take_lock(path: Path) -> int | None:
 
 
 def _release_lock(place: Place, file: int) -> None:
-    # The lock file of a missing folder is useless, and users could choose many mount paths to fill the disk with them.
+    # The lock file of a missing folder is not needed, and users could fill the disk with lock files for many mount
+    # paths.
     with contextlib.suppress(OSError):
         if not os.path.lexists(place.folder):
             place.lock.unlink()

@@ -1,6 +1,6 @@
 """Extraction of a cache image: verify, check, fetch and unpack in one stream, then publish.
 
-Nothing is written before the signatures and the sizes are checked. Nothing is visible before all digests are verified.
+No file is written before the signatures and sizes are checked. No file is visible before all digests are verified.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _FREE_SPACE = "free disk space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, request: ExtractionRequest) -> ExtractionResult:
-    """Extract a cache image once per digest and mount path; a repeated call only verifies it again if required.
+    """Extract a cache image once per digest and mount path; later calls only verify it again if required.
 
     If the call fails, no part of the cache is visible.
 
     Raises:
-        UnverifiedError: the signatures of the image do not satisfy the policies; nothing was written.
+        UnverifiedError: the signatures of the image do not satisfy the policies; no file was written.
         CacheError: the image is not a cache image, fits no card of the node or has invalid content, or the disk is
             full.
         RegistryError: the registry failed.
@@ -61,7 +61,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
     checked = None if await asyncio.to_thread(read_completed, place) else await check_image(client, request, raw)
     async with lock_place(place, request.lock_seconds):
         try:
-            # The cache existed before, or another process extracted it while this process waited for the lock.
+            # The cache already existed, or another process extracted it while this process waited for the lock.
             if (present := await asyncio.to_thread(read_completed, place)) is not None:
                 record = _renew_record(present, request, verification)
                 await run_to_completion(lambda: _write_renewed(place, record, verification))
@@ -97,28 +97,28 @@ def _write_renewed(place: Place, record: CompletionRecord, verification: Verific
 
 
 def _tidy(place: Place) -> None:
-    # A leftover that cannot be deleted is harmless. The next extraction reports the error if it persists.
+    # A remaining folder that cannot be deleted is harmless. If the error persists, the next extraction reports it.
     with contextlib.suppress(OSError):
         place.clear_leftovers()
         place.clear_abandoned()
 
 
 async def judge_again(request: ExtractionRequest) -> ExtractionResult | None:
-    """Check an extracted cache against the policies and the cards of a request, without a registry.
+    """Check an extracted cache against the policies and cards of a request, without access to the registry.
 
-    If the cache was verified against other policies, its kept signatures are verified against the policies of the
+    If the cache was verified against other policies, its stored signatures are verified against the policies of the
     request.
 
     Args:
         request: the request, whose image has a digest.
 
     Returns:
-        The cache; None if the registry is required: the cache is missing, it has no kept signatures, or they were
-        fetched too long ago.
+        The cache; None if access to the registry is required because the cache is missing, has no stored signatures, or
+        has signatures that were fetched too long ago.
 
     Raises:
-        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have newer signatures, which
-            `extract_image` fetches.
+        UnverifiedError: the stored signatures do not satisfy the policies. The registry may have newer signatures,
+            which `extract_image` fetches.
         CacheError: the cache fits no card of the node, or its record cannot be written.
     """
     place = Place.of(request.base, request.image.require_digest(), request.mount_path)
@@ -152,7 +152,7 @@ async def _renew(
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
-    """Check this node's cards and CPU, because another node may have extracted the cache, and return the cache."""
+    """Return a cache after checking this node's cards and CPU, because another node may have extracted the cache."""
     own = read_host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
@@ -202,14 +202,14 @@ async def _extract(
 
 
 def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
-    """Return the labels, with variables from the files if they are missing, as in images from other builders."""
+    """Return the labels. If they do not contain vLLM's variables, add the variables from the files."""
     if labels.variables or labels.format != VLLM:
         return labels
     return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:
-    """Reject a cache that is larger than the free space, if the image states its size."""
+    """Reject a cache if the size in its label, or otherwise the size of its layers, exceeds the free space."""
     needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
     disk = os.statvfs(place.folder.parent)
     free = disk.f_bavail * disk.f_frsize

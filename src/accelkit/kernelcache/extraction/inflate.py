@@ -1,4 +1,4 @@
-"""Decompression of layers as they arrive, in pieces of bounded size, for all supported compressions."""
+"""Decompression of layers as they arrive, in pieces of bounded size, for all supported compression formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def decompress(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
         media_type: the media type of the layer.
 
     Raises:
-        CacheError: the layer cannot be decompressed, or has bytes after its end.
+        CacheError: the layer cannot be decompressed, or contains data after the end of the compressed stream.
     """
     compression = LAYER_COMPRESSION.get(media_type)
     if compression is None:

@@ -1,7 +1,7 @@
-"""Signatures that are kept with an extracted cache, to verify it against other policies without a registry.
+"""Signatures that are stored with an extracted cache, so that other policies can be checked without a registry.
 
-They need no protection, because they are verified before each use, like signatures from a registry, and are valid for
-one digest only.
+The signatures need no protection, because they are valid for only one digest and are verified before each use, like
+signatures from a registry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from accelkit.kernelcache.signatures.evidence import SignatureMaterial
 from accelkit.kernelcache.signatures.image import judge_material
 
 SIGNATURES = "signatures.json"
-# The limit for all signatures of a cache. Larger sets are not kept; their verification requires the registry.
+# The limit on the total size of the signatures of a cache. Larger sets are not stored, so their verification requires
+# the registry.
 MAX_KEPT_BYTES = 8 << 20
 _MODE = 0o644
 _decoder = msgspec.json.Decoder(tuple[SignatureMaterial, ...])
@@ -45,7 +46,7 @@ def keep_signatures(folder: Path, material: Sequence[SignatureMaterial]) -> None
 
 
 def read_signatures(folder: Path) -> tuple[SignatureMaterial, ...]:
-    """Return the signatures that were kept; empty if they are missing or unreadable."""
+    """Return the stored signatures; empty if they are missing or unreadable."""
     try:
         with (folder / SIGNATURES).open("rb") as file:
             content = file.read(MAX_KEPT_BYTES + 1)
@@ -55,7 +56,7 @@ def read_signatures(folder: Path) -> tuple[SignatureMaterial, ...]:
 
 
 async def judge_record(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
-    """Verify an extracted cache against the policies of a request, with its kept signatures.
+    """Verify the stored signatures of an extracted cache against the policies of a request.
 
     Args:
         folder: the folder of the cache.
@@ -63,11 +64,11 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
         request: the request, whose image has a digest.
 
     Returns:
-        The updated record; None if the registry is required: no signatures were kept, or they were fetched too long
-        ago.
+        The updated record; None if access to the registry is required because no signatures are stored, or because they
+        were fetched too long ago.
 
     Raises:
-        UnverifiedError: the kept signatures do not satisfy the policies. The registry may have newer signatures.
+        UnverifiedError: the stored signatures do not satisfy the policies. The registry may have newer signatures.
     """
     policies = request.policies
     if policies is None:
@@ -89,9 +90,9 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
 
 
 async def find_accepted(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
-    """Return the updated record if the policies accept the cache without the registry; None if they do not.
+    """Return the updated record if the cache is accepted without access to the registry; otherwise, return None.
 
-    If the kept signatures do not satisfy the policies, there is no verdict, because the registry may have newer ones.
+    If the stored signatures do not satisfy the policies, there is no verdict, because the registry may have newer ones.
     """
     if request.accepts(record):
         return record

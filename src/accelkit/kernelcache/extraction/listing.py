@@ -20,7 +20,7 @@ class Listing:
 
     Attributes:
         caches: the complete caches, sorted by path.
-        unusable: folders that have the name of a cache, but no valid record.
+        unusable: folders whose names are those of caches, but that have no valid record.
     """
 
     caches: tuple[ExtractionResult, ...] = ()
@@ -28,7 +28,7 @@ class Listing:
 
 
 def list_extracted(base: Path) -> Listing:
-    """Return the caches below a folder; none if the folder does not exist.
+    """Return the caches below a folder; the list is empty if the folder does not exist.
 
     Raises:
         OSError: the folder cannot be read.
@@ -40,7 +40,7 @@ def list_extracted(base: Path) -> Listing:
         digest, suffix = folder.name[:_DIGEST_CHARACTERS], folder.name[_DIGEST_CHARACTERS + 1 :]
         stored = read_record(folder)
         place = Place(digest.replace("-", ":"), folder, stored.mount_path if stored is not None else "")
-        # Extraction does not find a record whose mount path does not match the name of its folder.
+        # Extraction ignores a record whose mount path does not match the name of its folder.
         record = read_completed(place) if hash_path(place.mount_path).startswith(suffix) else None
         if record is None:
             unusable.append(folder)

@@ -1,4 +1,4 @@
-"""Preview of an extraction: the checks before the layers are fetched, without writing to the disk."""
+"""Preview of an extraction: the checks that precede the download of the layers, without writing to the disk."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Preview:
 
 
 async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
-    """Verify and check an image as an extraction does, but without writing to the disk.
+    """Perform the checks of an extraction on an image, without writing to the disk.
 
-    Only an extraction detects damaged layers and a full disk.
+    A preview does not detect damaged layers or a full disk.
 
     Raises:
         UnverifiedError: the signatures of the image do not satisfy the policies.

@@ -1,7 +1,7 @@
-"""Private copy of an extracted cache: a folder of one pod to which the workload may write.
+"""Private copy of an extracted cache: a writable folder that only one pod uses.
 
-The source is mounted read-only, so it does not change during the copy. A marker states that the copy is complete. After
-that, the copy keeps the changes of the workload, even if the containers of the pod restart.
+The source is mounted read-only, so it does not change during the copy. A marker file is written when the copy is
+complete. After that, changes by the workload are preserved, even if the containers of the pod restart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 MARKER: Final = ".accelkit-private-copy.json"
 _BEGUN: Final = ".accelkit-private-copy.begun"
 _VERSION: Final = 1
-# Only this pod mounts the folder. The users of its containers are unknown.
+# Only this pod mounts the folder. The user IDs of its containers are unknown.
 _FILE_MODE, _FOLDER_MODE = 0o666, 0o777
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,13 +51,14 @@ _RECOVERED: Final = "lost+found"
 
 
 class PrivateCopy(msgspec.Struct, frozen=True):
-    """The marker of a complete private copy; the workload wrote all files that are newer than the marker.
+    """The marker of a complete private copy. All files that are newer than the marker were written by the workload.
 
     Attributes:
         files: the number of copied files.
         size_bytes: the size of the copied files.
-        skipped: the number of links, devices and other entries that were not copied.
-        mount_path: the mount path that was written into files with paths of other files; empty if none was written.
+        skipped: the number of links, devices and other special entries that were not copied.
+        mount_path: the mount path that was written to files that contain paths of other files; empty if all files were
+            copied unchanged.
         version: the version of the format of this record.
     """
 
@@ -82,7 +83,7 @@ class _Entry:
 def make_private_copy(
     source: Path, target: Path, moved: MovedTree | None = None, *, seconds: float = 900.0
 ) -> PrivateCopy | None:
-    """Copy a cache, once.
+    """Copy a cache, unless a complete copy already exists.
 
     Args:
         source: the root of the cache.
@@ -91,19 +92,19 @@ def make_private_copy(
         seconds: the time limit.
 
     Returns:
-        The record of the copy, from this or an earlier call; None if the workload has denied access to the complete
-        copy.
+        The record of the copy, from this or an earlier call; None if a complete copy exists, but the workload has
+        denied access to it.
 
     Raises:
         CacheError: the source is not a folder, the target has other content or too little space, the copy took too
-            long, or a file with paths of other files cannot be rewritten.
+            long, or a file that contains paths of other files cannot be rewritten.
         OSError: the disk is full or not writable.
     """
     try:
         if (done := _read_marker(target)) is not None:
             return done
     except PermissionError:
-        # All users of the pod may access the folder until a container denies access, for example with `chmod -R`.
+        # All users in the pod can access the folder until a container denies access, for example with `chmod -R`.
         return None
     deadline = time.monotonic() + seconds
     if not source.is_dir() or not target.is_dir():
@@ -121,7 +122,7 @@ def make_private_copy(
         else:
             _copy_file(source, target, each, moved, deadline)
             files += 1
-    # Times are set last, because writing into a folder changes its time.
+    # Modification times are set last, because writing to a folder changes its modification time.
     for each in reversed(entries):
         if stat.S_ISDIR(each.status.st_mode):
             os.utime(target / each.path, ns=(each.status.st_atime_ns, each.status.st_mtime_ns))
@@ -184,7 +185,7 @@ def _copy_file(source: Path, target: Path, entry: _Entry, moved: MovedTree | Non
 
 
 def _copy_content(reading: int, writing: int, size: int, deadline: float) -> None:
-    """Copy a file by the best method that the file system supports: shared blocks, a kernel copy, or a byte copy."""
+    """Copy a file with the best method that the file system supports: shared blocks, a kernel copy, or a byte copy."""
     try:
         fcntl.ioctl(writing, _SHARE_BLOCKS, reading)
     except OSError as exc:
@@ -273,7 +274,8 @@ def _read_marker(target: Path) -> PrivateCopy | None:
 
 
 def _write_marker(target: Path, done: PrivateCopy) -> None:
-    # The marker appears only when the copy is complete. Renaming replaces the marker of the unfinished copy.
+    # The marker of a complete copy appears only when the copy is complete, because a rename replaces the marker of the
+    # unfinished copy.
     (target / _BEGUN).write_bytes(msgspec.json.encode(done))
     (target / _BEGUN).chmod(0o644)
     (target / _BEGUN).rename(target / MARKER)

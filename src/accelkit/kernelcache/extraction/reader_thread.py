@@ -1,4 +1,4 @@
-"""Threads that read chunks from an event loop; the callers always wait until the threads have ended."""
+"""Threads that read chunks from an event loop. Callers always wait until the threads have ended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DEPTH = 4
 
 
 class _AbandonedError(Exception):
-    """The stream failed or the caller no longer waits, so the thread must end."""
+    """The stream failed or the caller was cancelled, so the thread must stop."""
 
 
 async def run_to_completion(work: Callable[[], _Result]) -> _Result:
     """Run `work` in a separate thread, and return after it has ended, even if the caller is cancelled.
 
-    A thread cannot be cancelled. If the caller cleaned up or released a lock too early, it would interfere with the
-    writes of the thread.
+    A thread cannot be cancelled. If the caller cleaned up or released a lock too early, the thread could still be
+    writing.
     """
     with ThreadPoolExecutor(1) as thread:
         working = asyncio.get_running_loop().run_in_executor(thread, work)
@@ -33,15 +33,16 @@ async def run_to_completion(work: Callable[[], _Result]) -> _Result:
 
 
 async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
-    """Run `work` in a separate thread over chunks that this event loop receives, and return its result.
+    """Run `work` in a separate thread on chunks that this event loop receives, and return the result.
 
-    The call succeeds only if the stream ended without an error. An error of the stream takes precedence over the error
-    that it causes in `work`. The thread has always ended when the call returns.
+    The call succeeds only if the stream ended without an error. If the stream fails, its error takes precedence over
+    the resulting error of `work`. The thread has always ended when the call returns.
 
     Raises:
         CacheError: `work` ended before the stream, so the rest of the stream is not verified.
     """
-    # The default executor of the loop has few threads, and these hash the chunks that this thread waits for.
+    # The default executor of the event loop is not used, because its few threads hash the chunks that this thread waits
+    # for.
     with ThreadPoolExecutor(1) as thread:
         chunk_queue = _ChunkQueue()
         working = asyncio.get_running_loop().run_in_executor(thread, work, chunk_queue.read_chunks())
@@ -65,14 +66,14 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
 
 
 async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
-    """Wait for a thread despite cancellations; the last cancellation is raised after the thread has ended."""
+    """Wait for a thread even if the caller is cancelled; raise the last cancellation after the thread has ended."""
     cancelled = None
     while not working.done():
         try:
             await asyncio.wait({working})
         except asyncio.CancelledError as exc:
             cancelled = exc
-    # Retrieve the exception, because asyncio otherwise logs that it was never retrieved.
+    # Retrieve the exception. Otherwise, asyncio logs that it was never retrieved.
     working.exception()
     if cancelled is not None:
         raise cancelled
@@ -89,7 +90,7 @@ class _ChunkQueue:
         self.ended = False
 
     def read_chunks(self) -> Iterator[bytes]:
-        """Yield chunks to the thread. The iteration ends, because the writer always calls `end` or `abandon` last."""
+        """Yield chunks to the thread until the writer calls `end` or `abandon`, which it always does."""
         while (chunk := self._chunks.get()) is not None and not self._abandoned:
             self._loop.call_soon_threadsafe(self._space.release)
             yield chunk
@@ -97,7 +98,7 @@ class _ChunkQueue:
             raise _AbandonedError
 
     async def wait_for_space(self, working: asyncio.Future[_Result]) -> None:
-        """Wait until another chunk fits, or the reader has ended."""
+        """Wait until there is space for another chunk, or the reader has ended."""
         if not self._space.locked():
             await self._space.acquire()
             return

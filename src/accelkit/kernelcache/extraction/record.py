@@ -1,4 +1,4 @@
-"""The completion record, which states that an extracted cache is complete and which checks it passed."""
+"""The completion record: evidence that an extracted cache is complete, with the checks that it passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 VERSION = 1
 RECORD = "complete.json"
-# The folder with the record in a volume that has one cache at its root. Only the process that fills the volume uses the
+# The folder of the record in a volume whose root contains one cache. Only the process that fills the volume uses the
 # locks in this folder.
 HIDDEN = ".accelkit"
 _MAX_RECORD_BYTES = 1 << 20
@@ -26,18 +26,20 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         image: the reference with the digest, as it was last verified.
         format: `triton`, `vllm` or `habana`.
-        mount_path: the path of the cache in its group files.
+        mount_path: the path of the cache that its group files contain.
         files: the number of files.
         size_bytes: the size of the files.
-        policy_digest: the digest of the signer policies that the image satisfied under this name; empty if no signature
+        policy_digest: the digest of the signer policies that the image with this name satisfied; empty if no signature
             was required.
         signatures: a description of each signer for users.
         extracted_at: the time of the extraction, RFC 3339.
-        verified_at: the last time at which its signatures were fetched, RFC 3339; empty if no signature was required.
-        labels: the labels of the image, so that the cache can be checked for cards without the image.
-        cpu: the CPU architecture of the chosen member of an index; empty for an image without an index.
+        verified_at: the last time at which the signatures of the image were fetched, RFC 3339; empty if no signature
+            was required.
+        labels: the labels of the image, so that compatibility with cards can be checked without the image.
+        cpu: the CPU architecture of the image that was selected from an index; empty for an image without an index.
         boot: the boot ID of the host during the extraction; empty if it is unknown.
-        content_digest: the digest of the files that `integrity.content` computes; empty in records of older releases.
+        content_digest: the digest that `integrity.content` computes over the files; empty in records from older
+            releases.
         version: the version of the format of this record.
     """
 
@@ -57,7 +59,8 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-# Created at import, because msgspec prepares a type at its first use and crashes if two threads do so concurrently.
+# Created at import, because msgspec prepares a type when it is first used, and crashes if two threads do this
+# concurrently.
 _record = msgspec.json.Decoder(CompletionRecord)
 
 
@@ -90,8 +93,9 @@ def is_whole(record: CompletionRecord, cache: Path) -> bool:
     """Return whether all files of a recorded cache still exist.
 
     Extraction does not sync the files to the disk, because that would take longer than all other steps. After a power
-    failure, files can be empty although the record exists. Therefore the record is trusted until the next boot, and
-    afterwards the files are counted. Workloads may have added files.
+    failure, files can be empty although the record exists. Therefore, the record is trusted only until the next boot.
+    After that, the number of files and their total size are compared with the record. Both may be larger, because
+    workloads may have added files.
     """
     if record.boot and record.boot == read_boot_id():
         return True

@@ -24,7 +24,7 @@ class ExtractionResult:
     Attributes:
         place: the place of the cache.
         record: the record of its extraction and its checks.
-        fresh: whether this call extracted it; False if it existed before.
+        fresh: whether this call extracted the cache; False if it already existed.
         verdicts: the verdicts on the node's cards; None if no cards were given.
     """
 
@@ -40,18 +40,19 @@ class ExtractionRequest:
 
     Attributes:
         image: the image, by tag or digest.
-        base: the folder in which the folder of the digest is created.
+        base: the folder in which the folder of the cache is created.
         policies: the signer policies; None only if the caller explicitly disabled verification.
-        namespace: the namespace for which the policies are selected; None for no particular namespace.
+        namespace: the namespace for which the policies are selected; None if the image is not used in a specific
+            namespace.
         mount_path: the path at which workloads mount the cache; None for the path of its folder.
-        limits: the limits on its size.
-        node: the node whose cards it must fit; None to extract it for any cards.
+        limits: the limits on the size of the cache.
+        node: the node whose cards the cache must fit; None to extract the cache without checking cards.
         clock: returns the current time.
-        lock_seconds: the longest wait for another process that extracts the same image.
-        protect: whether to protect the files against writes before they are visible. If the file system or a missing
-            capability prevents this, the extraction succeeds, and only `is_protected` reports the missing protection.
-        verdict_ttl_seconds: the maximum age of an accepted verification, in addition to the limit of the policies; None
-            for the limit of the policies only.
+        lock_seconds: the maximum time to wait for another process that extracts the same image, in seconds.
+        protect: whether to protect the files against writes before they are visible. If this is not possible, for
+            example without the required capability, the extraction still succeeds, and `is_protected` returns False.
+        verdict_ttl_seconds: the maximum age of an accepted verification, in seconds, in addition to the limit in the
+            policies; None to apply only the limit in the policies.
     """
 
     image: Reference
@@ -67,16 +68,16 @@ class ExtractionRequest:
     protect: bool = False
 
     def accepts(self, record: CompletionRecord) -> bool:
-        """Return whether the recorded verification of a cache still applies, without a request to the registry.
+        """Return whether the recorded verification of a cache is still valid, without a request to the registry.
 
-        It applies if the policies are the same and the verification is recent.
+        It is valid if the policies are the same and the verification is recent.
         """
         return self.policies is None or (self.policy_digest == record.policy_digest and self.is_recent(record))
 
     def is_recent(self, record: CompletionRecord) -> bool:
         """Return whether the signatures of an extracted cache were fetched recently enough.
 
-        A time in the future means that a clock is wrong, so the age is unknown and the record is not recent.
+        If the time is in the future, a clock is wrong. The age is then unknown, so the record is not treated as recent.
         """
         if self.policies is None:
             return True
@@ -91,8 +92,9 @@ class ExtractionRequest:
 
     @property
     def policy_digest(self) -> str | None:
-        """The digest of the policies, with the namespace and the name of the image; None if there are no policies.
+        """The digest of the policies, the namespace and the name of the image; None if there are no policies.
 
-        The name is included because it decides which policies apply, and one digest may have several names.
+        The digest includes the name because it determines which policies apply, and the same image may have several
+        names.
         """
         return f"{self.policies.digest}/{self.namespace or ''}/{self.image.name}" if self.policies is not None else None

@@ -9,7 +9,7 @@ from accelkit.errors import CacheError
 MAX_PATH_BYTES = 1024
 _MAX_NAME_BYTES = 255
 MAX_DEPTH = 32
-# Prefix of deletion markers in layers of union file systems, which extraction does not support.
+# The prefix of deletion markers in the layers of union file systems, which extraction does not support.
 _WHITEOUT = ".wh."
 
 
@@ -34,7 +34,7 @@ class Limits:
 
 
 def normalize_path(name: str) -> str:
-    """Return an archive's name as a path relative to the archive's root, without a leading `./` or a trailing slash.
+    """Return a name in an archive as a path relative to the archive's root, without a leading `./` or a trailing slash.
 
     Raises:
         CacheError: the path points outside the root, or is not a plain path.

@@ -1,4 +1,4 @@
-"""Unpacking of a layer into one folder, without writes outside the folder."""
+"""Unpacking of a layer to one folder, without writes outside the folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITE_BYTES = 1 << 20
 
 
 class Allowance:
-    """The limits on the content of an image, counted across all of its layers."""
+    """The total size and number of entries in all layers of an image, compared with the limits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -31,7 +31,7 @@ class Allowance:
         self.bytes = 0
 
     def take(self, path: str, size: int) -> None:
-        """Count one entry of `size` bytes before it is written.
+        """Add one entry of `size` bytes to the totals, before the entry is written.
 
         Raises:
             CacheError: the entry is too large, or the image has too many bytes or entries.
@@ -54,21 +54,22 @@ class Allowance:
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
 ) -> dict[str, FileContent]:
-    """Write the entries of one layer that are below certain folders of the archive.
+    """Write those entries of one layer that are in certain folders of the archive.
 
-    Owners and modes in the archive are ignored: all users can read the files, only the extracting user can write them,
-    and no file is executable or set-uid. Modification times are kept, except times in the future: ninja rebuilds files
-    that are older than their sources, and the sources of FlashInfer are in the image of the workload.
+    Owners and modes in the archive are ignored. All users can read the files, only the extracting user can write to
+    them, and no file is executable or set-uid. Modification times are preserved, except times in the future, because
+    ninja rebuilds files that are older than their sources. For example, the sources of FlashInfer are in the image of
+    the workload.
 
     Args:
         chunks: the bytes of the layer as they arrive, still compressed.
         media_type: the media type of the layer.
         folder: an empty folder; no other process may write to it in the meantime.
         allowance: the limits that all layers of the image share.
-        prefixes: folders of the archive, such as `io.triton.cache`; all other entries are skipped.
+        prefixes: the folders of the archive to unpack, such as `io.triton.cache`; all other entries are skipped.
 
     Returns:
-        The content of the files, by path.
+        The size and hash of each file, by path.
 
     Raises:
         CacheError: the layer cannot be read, or has invalid content.
@@ -109,7 +110,7 @@ def _make_folder(root: int, path: str, created: set[str], allowance: Allowance) 
 
 
 def _make_parent(root: int, path: str, created: set[str], allowance: Allowance) -> None:
-    """Create the parent folder of a path. It counts towards the limits even if the archive has no entry for it."""
+    """Create the parent folders of a path. They count towards the limits even without entries in the archive."""
     parent = path.rpartition("/")[0]
     if parent not in created:
         allowance.take(parent, 0)
@@ -123,7 +124,7 @@ def _write(root: int, path: str, entry: ArchiveEntry, pieces: Pieces, hashing: T
         raise CacheError(f"the archive contains {path} twice") from exc
     size, content = entry.size, StreamHash(hashing, entry.size)
     try:
-        # Set the mode regardless of the umask, because other users read the cache.
+        # Set the mode explicitly, because the umask may prevent other users from reading the cache.
         os.fchmod(file, _FILE_MODE)
         while size:
             part = pieces.read_some(min(size, _WRITE_BYTES))

@@ -1,4 +1,4 @@
-"""Formats of caches: folders of the frameworks, and the labels and manifest of an image, as MCV defines them."""
+"""Cache formats: the folders of the frameworks, and the labels and manifest of an image as defined by MCV."""
 
 from accelkit.kernelcache.formats.cache import FORMATS, Cache, Target
 from accelkit.kernelcache.formats.detection import read_cache

@@ -1,6 +1,6 @@
-"""Compiler backends as data: their names, their cards, and the notation of their architectures.
+"""Compiler backends as data: names, cards, and the notation of architectures.
 
-To add a backend or a card, add an entry to `data/backends.yaml`. No code has to change.
+To add a backend or a card, add an entry to `data/backends.yaml`. No code change is required.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class WarpSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The usual warp size of architectures that begin with `architecture`; None means all cards."""
+    """The usual warp size of architectures with the prefix `architecture`. None applies to all cards."""
 
     threads: int
     architecture: str | None = None
 
 
 class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A compiler backend; `data/backends.yaml` describes the fields and lists all backends."""
+    """A compiler backend. `data/backends.yaml` describes the fields and lists all backends."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -57,10 +57,10 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def is_same_architecture(self, built: str, present: str) -> bool:
-        """Return whether two architectures, each of which may be written in several ways, are the same.
+        """Return whether two notations describe the same architecture.
 
-        The comparison is exact. A cubin may run on a newer minor version, but the architecture is part of a cache's
-        key, so the cache would never hit.
+        A compatible architecture is not accepted. A cubin may run on a newer minor version, but the architecture is
+        part of a kernel's key, so the framework would never find the kernel.
         """
         if self.architecture_prefix is not None:
             return self._strip_prefix(built) == self._strip_prefix(present)
@@ -77,7 +77,10 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{prefix}{architecture}"
 
     def _strip_prefix(self, architecture: str) -> str:
-        """Return `90a` for `sm_90a` and `90` for `9.0`; the letter is kept, because it restricts the kernels."""
+        """Return `90a` for `sm_90a` and `90` for `9.0`.
+
+        The letter is significant, because such kernels run only on this architecture.
+        """
         prefix = (self.architecture_prefix or "").rstrip("_")
         return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")
 
@@ -94,7 +97,7 @@ def load_backends() -> tuple[Backend, ...]:
 
 
 def find_backend(name: str) -> Backend:
-    """Return a backend by name or alias, ignoring case; an unknown backend has only a name."""
+    """Return a backend by its name or alias, ignoring case. For an unknown backend, only the name is set."""
     lowered = name.lower()
     for each in load_backends():
         if lowered == each.name or lowered in each.aliases:
@@ -108,5 +111,5 @@ def find_vendor_backend(vendor: str) -> Backend | None:
 
 
 def _parse_features(text: str) -> dict[str, str]:
-    """Return the sign of each feature in `sramecc+:xnack-`."""
+    """Return the sign of each feature in a text such as `sramecc+:xnack-`."""
     return {feature[:-1]: feature[-1] for feature in text.split(":") if feature[-1:] in {"+", "-"}}

@@ -17,14 +17,14 @@ FORMATS: Final = (TRITON, VLLM, HABANA)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The hardware for which entries of a cache were compiled; None always means unknown.
+    """The hardware for which kernels in a cache were compiled; None always means unknown.
 
     Attributes:
-        backend: `cuda`, `hip`, `hpu` and so on, as the framework of the cache names it.
-        arch: `75`, `sm_75`, `gfx90a` and so on.
-        warp_size: threads per warp.
-        ptx_version: the PTX ISA that the kernels need, major and minor as one number (84 is 8.4).
-        cuda_version: the CUDA toolkit that compiled them, such as `12.9`.
+        backend: the backend, such as `cuda`, `hip` or `hpu`, in the notation of the framework.
+        arch: the architecture, such as `75`, `sm_75` or `gfx90a`.
+        warp_size: the number of threads per warp.
+        ptx_version: the PTX ISA version that the kernels require, as one number (84 is 8.4).
+        cuda_version: the version of the CUDA Toolkit that compiled them, such as `12.9`.
     """
 
     backend: str
@@ -55,20 +55,22 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         folder: the folder.
         format: `triton`, `vllm` or `habana`.
-        entries: the entries of MCV's manifest, in the same order as in the folder.
-        targets: the targets, sorted and without duplicates; a cache that does not state its hardware has targets with
-            unknown parts.
+        entries: the entries for MCV's manifest, in the same order as in the folder.
+        targets: the targets, sorted and without duplicates; fields of a target are None if the files do not contain
+            them.
         cache_formats: for vLLM, the formats in the cache: `aot_compile`, `binary` or `triton`, in this order.
         hashes: for vLLM, the names of its hash folders, in the order of the entries.
         files: all regular files, relative to the folder, sorted.
         size_bytes: the size of all files.
-        launchers: the native libraries among the files, which are limited to one CPU architecture.
-        cpu_architecture: the CPU of the host that built the launchers, in the values of OCI (`amd64`, `arm64`).
-        triton_versions: the versions in the metadata of the kernels; old Triton versions do not write them.
-        cuda_versions: the CUDA toolkits of the frameworks that wrote the cache.
-        secret_names: variables in the framework's recorded environment that look like secrets and are set. The files
-            that contain them are part of the cache, so the publisher must be warned.
-        captured_at: for vLLM, the root path that its files state; empty if they do not state it.
+        launchers: the native libraries among the files, which work only on one CPU architecture.
+        cpu_architecture: the CPU architecture of the host that built the launchers, with its OCI name (`amd64`,
+            `arm64`).
+        triton_versions: the Triton versions in the metadata of the kernels; old Triton versions do not write their
+            version.
+        cuda_versions: the CUDA Toolkit versions of the frameworks that wrote the cache.
+        secret_names: the names of the variables in the framework's recorded environment that look like secrets and are
+            set. The cache contains the files with these variables, so the publisher must be warned.
+        captured_at: for vLLM, the root path in the files of the cache; empty if they do not contain it.
     """
 
     folder: Path
@@ -88,5 +90,5 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_native_launchers(self) -> bool:
-        """Whether the cache only works on hosts with its CPU architecture."""
+        """Whether the cache works only on hosts with the same CPU architecture."""
         return bool(self.launchers)

@@ -1,4 +1,4 @@
-"""Images of caches in a registry: manifest, configuration and labels, read without fetching a layer."""
+"""Cache images in a registry: manifest, configuration and labels, read without fetching a layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CacheImage:
     """An image of a kernel cache.
 
     Attributes:
-        reference: the reference, pinned to the digest of `manifest`; for an index, to the member for this CPU.
+        reference: the reference, pinned to the digest of `manifest`. For an index, this is the image for this CPU.
         manifest: the manifest, with at least one layer.
         config: the configuration with the unparsed labels.
         labels: the parsed labels.
@@ -45,7 +45,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
         raw: the manifest or index of the image.
 
     Raises:
-        CacheError: the image is not a cache image, or the index has no member for this CPU.
+        CacheError: the image is not a cache image, or the index has no image for this CPU.
         RegistryError: the registry failed.
     """
     document = raw.decode()
@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """Return the digest of the only image in an index; if it has several images, that of the image for this CPU."""
+    """Return the digest of the only image in an index, or of the image for this CPU if the index has several images."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest

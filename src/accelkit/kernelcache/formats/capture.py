@@ -1,7 +1,7 @@
-"""The path at which a cache was filled, derived from files that contain paths of other files.
+"""The path at which a framework wrote a cache, derived from files that contain paths of other files.
 
-The labels of an image state this path as the mount path for workloads. An image volume works only at this path. MCV
-always writes the same path; accelkit writes the path in the files, if they contain a path.
+The labels of an image specify this path as the mount path for workloads. An image volume works only at this path. MCV
+always writes the same path to the label. accelkit writes the path that the files contain, if they contain one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def find_captured_root(tree: Tree) -> str:
             if len(roots) > 1:
                 return ""
     root = roots.pop() if roots else ""
-    # Readers of the label reject any other kind of path.
+    # Readers of the label accept only plain absolute paths.
     return root if is_plain(root[1:]) else ""
 
 
@@ -59,7 +59,7 @@ def _list_named(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _find_root(tree: Tree, named: str, folder: str) -> str:
-    """Return the part of a path that precedes the path within the cache; empty if the cache does not have the file."""
+    """Return the part of a path that precedes the path within the cache; empty if the file is not in the cache."""
     if named.endswith(beside := f"/{folder}/{posixpath.basename(named)}"):
         return named.removesuffix(beside)
     parts = named[1:].split("/")

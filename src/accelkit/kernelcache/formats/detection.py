@@ -1,4 +1,4 @@
-"""Detection of the cache in a folder. vLLM's cache is checked first, because it may contain Triton's."""
+"""Detection of the cache format in a folder. vLLM's format is checked first, because it may contain a Triton cache."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ def read_cache(
 
     Args:
         folder: the cache root of the framework: `TRITON_CACHE_DIR`, `VLLM_CACHE_ROOT`, or Habana's recipe folder.
-        cpu_architecture: the CPU of the host that built its launchers, in the values of OCI (`amd64`, `arm64`).
-        built_for: the hardware for which the cache was compiled, used if its files do not state it.
-        triton_key: the result of `triton_key()` of the Triton that compiled the cache, if it is known; only MCV on bare
-            metal compares this key.
+        cpu_architecture: the CPU architecture of the host that built the launchers, with its OCI name (`amd64`,
+            `arm64`).
+        built_for: the hardware for which the cache was compiled, used if the files do not specify it.
+        triton_key: the result of `triton_key()` in the Triton version that compiled the cache, if it is known. Only MCV
+            on bare metal compares this key.
 
     Raises:
-        CacheError: the folder has no supported cache, or contains a malformed file, links or devices.
+        CacheError: the folder has no supported cache, or contains a malformed file, a symbolic link or a device.
     """
     tree = list_tree(folder)
     files = Cache(
@@ -83,7 +84,7 @@ def _read_vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | No
 
 
 def _read_triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
-    # Kernels that are not directly in a folder of the root do not belong to the cache, and Triton would not find them.
+    # Only kernels directly in a folder of the root belong to the cache. Triton would not find other kernels.
     everywhere = triton.read_kernels(tree, triton_key=triton_key)
     found = tuple(compiled for compiled in everywhere if compiled.path.count("/") == 1)
     return (

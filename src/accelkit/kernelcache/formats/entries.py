@@ -1,6 +1,6 @@
-"""The entries of a cache in MCV's `manifest.json`; MCV's format defines names, order and omitted fields.
+"""The entries of a cache in MCV's `manifest.json`, whose format defines names, order and omitted fields.
 
-MCV omits zeros and empty strings in most fields, so here, unlike in other modules, an absent number means zero.
+MCV omits zeros and empty strings in most fields. Therefore, unlike in other modules, a missing number means zero here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         hash: Triton's key of the kernel.
-        dummy_key: the value that MCV compares instead of that key on hosts without containers.
-        arch: `75`, `gfx90a` and so on; MCV also accepts a number.
+        dummy_key: the value that MCV compares instead of Triton's key if it runs outside of containers.
+        arch: the architecture, such as `75` or `gfx90a`; MCV also accepts a number.
     """
 
     hash: str
@@ -33,12 +33,12 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The compiled pieces of one model part (`prefix`) for one rank.
+    """The compiled artifacts of one model part (`prefix`) for one rank.
 
     Attributes:
-        artifact_names: files or folders, sorted; a bundle of a whole model is the single file `model`.
+        artifact_names: the names of files or folders, sorted; the bundle of a whole model is the single file `model`.
         cache_save_format: `binary` for files, `unpacked` for folders, `mega-aot` for the bundle.
-        target_device: the device for which vLLM was built: `cuda`, `rocm` and so on; empty if vLLM did not record it.
+        target_device: the device for which vLLM was built, such as `cuda` or `rocm`; empty if vLLM did not record it.
         env: the environment that vLLM recorded.
     """
 
@@ -55,7 +55,7 @@ class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class AotModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was compiled ahead of time for one rank; `file_size` in bytes."""
+    """A model that was compiled ahead of time for one rank; `file_size` is in bytes."""
 
     hash: str
     rank: str
@@ -64,7 +64,7 @@ class AotModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One hash folder of vLLM's torch.compile cache; `cache_format` states which of the three lists is filled."""
+    """One hash folder of vLLM's torch.compile cache. `cache_format` specifies which of the three lists is not empty."""
 
     vllm_hash: str = msgspec.field(name="vllmHash")
     cache_format: str = msgspec.field(name="cacheFormat")
@@ -74,7 +74,7 @@ class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HabanaRecipe(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph compiled by Habana's Synapse; sizes are in bytes, 0 for a missing file."""
+    """A graph compiled by Habana's Synapse. Sizes are in bytes, and 0 for a missing file."""
 
     graph_hash: str = msgspec.field(name="graphHash")
     device_id: str = msgspec.field(name="deviceId")

@@ -1,8 +1,9 @@
 """Redaction of the environment that vLLM records with a compiled model.
 
-Numbers, booleans, nulls and short texts with plain characters (versions, names of modes) are kept. Other texts are
-replaced, because paths and addresses reveal where the model was built. If the name of a variable contains a word such
-as KEY, TOKEN, SECRET or PASSWORD, its text is replaced even if it is plain, and the variable is reported as a secret.
+Numbers, booleans, nulls and short strings of plain characters (such as versions or mode names) are not changed. Other
+strings are replaced, because paths and addresses reveal where the model was built. If the name of a variable contains a
+word such as KEY, TOKEN, SECRET or PASSWORD, its value is replaced even if it is a plain string. The variable is also
+reported as a secret.
 """
 
 from __future__ import annotations

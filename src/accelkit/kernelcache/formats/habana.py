@@ -1,4 +1,4 @@
-"""Habana's recipe cache: a flat folder of `<graph>_<device>_syn<version>.recipe`, each with its `.metadata`."""
+"""Habana's recipe cache: a flat folder of `<graph>_<device>_syn<version>.recipe` files with `.metadata` files."""
 
 from __future__ import annotations
 

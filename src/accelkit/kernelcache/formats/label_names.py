@@ -1,7 +1,7 @@
-"""Names of the labels in the configuration of a cache image.
+"""Label names in the configuration of a cache image.
 
 MCV and KServe define `cache.<format>.image/…` and `io.kserve.km/…`. accelkit adds `accelkit.io/cache-…` for facts that
-the other labels omit and that decide whether a workload hits the cache.
+the other labels do not contain, but that determine whether a workload hits the cache.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
-# The variable for the cache root of a framework, and the value that MCV writes for KServe's containers.
+# The environment variable for the cache root of a framework, and the value that MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
 TRITON_ROOT: Final = "TRITON_CACHE_DIR"
 HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
-# The folder, whether Habana deletes it at the start, and its limit in MB.
+# The folder, whether Habana deletes it at startup, and its size limit in MB.
 HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"
 
 TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
@@ -38,5 +38,5 @@ VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:
-    """Return the key of an MCV label for a format: `entry-count`, `summary`, `cache-size-bytes` or `format`."""
+    """Return the key of an MCV label. `name` is `entry-count`, `summary`, `cache-size-bytes` or `format`."""
     return f"cache.{cache_format}.image/{name}"

@@ -1,4 +1,4 @@
-"""Parser for the labels of an image by MCV's rules, with limits on all values, because labels are untrusted."""
+"""Parser for image labels in MCV's format. All values are limited, because labels are untrusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MAX_TARGETS: Final = 256
 MAX_WORDS: Final = 1024
 MAX_WORD_CHARACTERS: Final = 128
 MAX_WARP_SIZE: Final = 1024
-# PTX ISA 1.0 to 19.9. On NVIDIA hosts, MCV writes the major version of the driver (535…) here, which is ignored.
+# PTX ISA 1.0 to 19.9. On NVIDIA hosts, MCV writes the major version of the driver (such as 535) to this field, which is
+# ignored.
 _PTX_VERSIONS: Final = range(10, 200)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _TYPES: Final = {
@@ -33,19 +34,19 @@ _TYPES: Final = {
 
 
 class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of a cache that its image states; None or an empty value means that the image does not state it.
+    """Properties of a cache from the labels of its image; None or an empty value means that the label is missing.
 
     Attributes:
         format: `triton`, `vllm`, `habana`, or the name of an unsupported format.
         size_bytes: the size of the extracted files.
         targets: the hardware for which the cache was compiled.
         cache_formats: for vLLM: `aot_compile`, `binary`, `triton` or `unpacked`.
-        hashes: the folders of vLLM's cache.
+        hashes: the names of the hash folders in vLLM's cache.
         mounts: the paths at which a workload has to mount the cache.
-        split_capture: whether the cache was captured as several trees, side by side.
-        cpu_architecture: the CPU architecture of its native launchers, in the values of OCI.
+        split_capture: whether the image contains several folder trees next to each other instead of one root.
+        cpu_architecture: the CPU architecture of its native launchers, with its OCI name.
         gpu_product: the card on which the cache was compiled.
-        variables: the variables of vLLM at the time of compilation.
+        variables: vLLM's variables at the time of compilation.
     """
 
     format: str
@@ -76,7 +77,7 @@ class _Summary(msgspec.Struct):
     targets: list[_SummaryTarget] | None = None
 
 
-# MCV writes `null` if it has no target.
+# MCV writes `null` if there is no target.
 _summary = msgspec.json.Decoder(_Summary | None)
 
 
@@ -84,7 +85,7 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     """Return the parsed labels of an image's configuration.
 
     Raises:
-        CacheError: the image has no labels of a cache, or a label is malformed or exceeds a limit.
+        CacheError: the image has no cache labels, or a label is malformed or exceeds a limit.
     """
     cache_labels = {name: text for name, text in labels.items() if _is_cache_label(name)}
     for name, text in cache_labels.items():
@@ -114,7 +115,7 @@ def _is_cache_label(name: str) -> bool:
 
 
 def _read_format(labels: Mapping[str, str]) -> str:
-    """Return the format in the label `cache-type`; without this label, the format for which a summary exists."""
+    """Return the format in the label `cache-type`. If it is missing, return the format that has a summary label."""
     if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):
@@ -165,7 +166,7 @@ def _convert_target(name: str, target: _SummaryTarget) -> Target:
 
 
 def _read_architecture(name: str, text: str) -> str | None:
-    # MCV writes "unknown" and "Unknown architecture" for architectures that are missing in its tables.
+    # MCV writes "unknown" or "Unknown architecture" for architectures that are missing from its tables.
     return None if not text or text.lower().startswith("unknown") else _check_word(name, text)
 
 

@@ -1,4 +1,4 @@
-"""Labels and `manifest.json` of a cache image, in MCV's format, with accelkit's additional labels."""
+"""Writer of the labels and `manifest.json` of a cache image, in MCV's format with additional labels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER
 
 
 def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
-    """Return the labels of the cache's image, sorted by name.
+    """Return the labels for the image of a cache, sorted by name.
 
     Args:
-        cache: the cache that is packed.
+        cache: the cache in the image.
         title: the last part of the repository name.
         gpu_product: the product name of the card on which the cache was compiled, such as `NVIDIA H100 80GB HBM3`.
-            Inductor's part of a cache hits only on cards with the same name, and no file in the cache states that name.
+            Kernels from Inductor are found only on cards with the same name, and the files in the cache do not contain
+            that name.
 
     Raises:
         CacheError: `read_labels` would reject the labels, for example because there are too many hash folders.
@@ -69,14 +70,14 @@ def _write_vllm(cache: Cache) -> dict[str, str]:
 
 
 def _write_variables(cache: Cache) -> str:
-    # A text that exceeds the limit is omitted, because a truncated text would appear complete.
+    # A value that exceeds the limit is omitted, because a truncated value would appear complete.
     variables = collect_variables(cache.entries)
     text = msgspec.json.encode(variables).decode() if variables else ""
     return text if len(text.encode()) <= MAX_LABEL_BYTES else ""
 
 
 def _choose_subpath(cache: Cache) -> str:
-    # As in MCV, only the first hash decides: after ahead-of-time compilation, no other folder is exposed.
+    # As in MCV, only the first hash folder is evaluated. After ahead-of-time compilation, no other folder is exposed.
     first = cache.entries[0]
     ahead_of_time = isinstance(first, VllmEntry) and (
         first.cache_format == AOT_COMPILE or any(piece.cache_save_format == MEGA_AOT for piece in first.binary)
@@ -93,7 +94,7 @@ class _SummaryTarget(msgspec.Struct, omit_defaults=True):
 
 
 def _write_summary(targets: tuple[Target, ...]) -> str:
-    """Return targets in MCV's format, in which an empty text and a zero mean unknown."""
+    """Return targets in MCV's format, in which empty strings and zeros mean unknown."""
     written = [
         _SummaryTarget(
             target.backend,

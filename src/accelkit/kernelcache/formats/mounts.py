@@ -1,8 +1,8 @@
-"""Mounts of a cache in a workload, derived from KServe's labels on its image by the rules of MCV and accelkit.
+"""Mounts of a cache in a workload, derived from KServe's image labels according to the rules of MCV and accelkit.
 
-The builder of the image writes the labels, and their values become a pod's environment and mounts. Therefore, only
-variables for cache folders are accepted, because a variable such as LD_PRELOAD would run the cache as code, and paths
-must be plain.
+The builder of the image writes the labels, and their values become environment variables and mounts of a pod.
+Therefore, paths must be plain, and only variables for cache folders are accepted. For example, LD_PRELOAD would execute
+code from the cache.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM
 MAX_EXTRA_MOUNTS: Final = 32
 MAX_PATH_BYTES: Final = 4096
 _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
-# The folder of vLLM's root in every image.
+# The folder for vLLM's root in all images.
 COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
-# The default folder for kernels that vLLM's Triton compiles at run time. It is within the root, so it is also captured.
+# The default folder for kernels that vLLM's Triton compiles at run time. The folder is in the root, so it is also
+# captured.
 _TRITON_WITHIN: Final = "triton"
 _FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
 
-# The only format of vLLM whose files contain no paths.
+# The only vLLM cache format whose files do not contain paths.
 _RELOCATABLE: Final = "aot_compile"
 
 
@@ -38,8 +39,8 @@ class Mount(msgspec.Struct, frozen=True):
     Attributes:
         sub_path: the folder relative to `io.<format>.cache`; empty for the whole cache.
         path: the absolute path of that folder in the container.
-        env: the variable to set to `path`; empty if the framework finds the folder without a variable.
-        writable: whether the framework fails if the folder is not writable.
+        env: the name of the variable to set to `path`; empty if the framework finds the folder without a variable.
+        writable: whether the framework requires write access to the folder.
     """
 
     sub_path: str
@@ -49,12 +50,12 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class MountPlan(msgspec.Struct, frozen=True):
-    """The variable and mounts with which a workload finds the cache.
+    """The environment variable and the mounts that a workload needs to use a cache.
 
     Attributes:
         variable: the name of the framework's root variable.
-        value: its value: the path of the root, followed by settings for Habana.
-        mounts: the mounts, the root of the framework first.
+        value: the value of the variable: the path of the root; for Habana, followed by settings.
+        mounts: the mounts, beginning with the root of the framework.
     """
 
     variable: str
@@ -63,15 +64,15 @@ class MountPlan(msgspec.Struct, frozen=True):
 
 
 class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A mount of a cache's claim in a container, and the variable that points the framework to it.
+    """A mount of a cache's claim in a container, and the environment variable that configures the framework to use it.
 
     Attributes:
         sub_path: the folder in the claim, relative to the root of the cache; empty for the whole claim.
         path: the absolute path in the container.
-        variable: the variable to set to `value`; empty if the framework finds the folder without a variable, or if the
-            image does not state the variable.
+        variable: the name of the variable to set to `value`; empty if the framework finds the folder without a
+            variable, or if the image does not specify the variable.
         value: usually `path`; for Habana followed by settings.
-        writable: whether the framework fails if the folder is not writable.
+        writable: whether the framework requires write access to the folder.
     """
 
     sub_path: str
@@ -82,7 +83,7 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class CaptureLabels(Protocol):
-    """The part of `ImageLabels` that describes the capture of a cache."""
+    """The fields of `ImageLabels` that describe how a cache was captured."""
 
     @property
     def format(self) -> str:
@@ -91,12 +92,12 @@ class CaptureLabels(Protocol):
 
     @property
     def mounts(self) -> MountPlan | None:
-        """Mounts of the cache in a workload; None if the image does not state them."""
+        """Mounts of the cache in a workload; None if the image does not specify them."""
         ...
 
 
 class FormatLabels(CaptureLabels, Protocol):
-    """The part of `ImageLabels` that describes the capture and the format of the files."""
+    """The fields of `ImageLabels` that describe how a cache was captured and the format of its files."""
 
     @property
     def cache_formats(self) -> tuple[str, ...]:
@@ -115,7 +116,9 @@ _extras = msgspec.json.Decoder(list[_Extra])
 
 
 def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
-    """Return the mounts in KServe's labels; None without such labels, as for Triton's caches and older images.
+    """Return the mounts in KServe's labels.
+
+    The result is None if the labels are missing, for example for Triton caches or old images.
 
     Raises:
         CacheError: a variable, path or list in the labels is invalid.
@@ -126,7 +129,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
     variable, _, value = text.partition("=")
     if variable != root:
         raise CacheError(f"the label {names.ROOT_ENV} sets {variable[:80]!r}, but a {cache_format} cache needs {root}")
-    # Habana's value has settings after the folder.
+    # Habana's value contains settings after the folder.
     folder = value.partition(",")[0] if cache_format == HABANA else value
     sub_path = _check_sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
     path = (
@@ -140,7 +143,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
 
 
 def find_capture_path(labels: CaptureLabels) -> str | None:
-    """Return the root at which a cache was captured; None if the image does not state it, as for Triton's caches."""
+    """Return the root path at which a cache was captured; None if it is not specified, as for Triton caches."""
     plan = labels.mounts
     if plan is None:
         return None
@@ -148,15 +151,15 @@ def find_capture_path(labels: CaptureLabels) -> str | None:
 
 
 def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...]:
-    """Return the mounts through which a workload uses a cache.
+    """Return the mounts that a workload needs to use a cache.
 
-    The first mount is the whole root at `mount_path`, because frameworks store more files in it than the labels name.
-    The other mounts are trees that were captured next to the root, each at its own path, because their files contain
-    that path.
+    The first mount is the whole root at `mount_path`, because frameworks store more files in it than the labels list.
+    The other mounts are the trees that were captured next to the root. Each is mounted at its original path, because
+    its files contain that path.
 
     Args:
         labels: the labels of the image.
-        mount_path: the path at which workloads mount the root, for which the cache was extracted.
+        mount_path: the path at which workloads mount the root. The cache was extracted for this path.
     """
     variable = names.TRITON_ROOT if labels.format == TRITON else _ROOTS.get(labels.format, "")
     value = mount_path
@@ -174,8 +177,8 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
 def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]]:
     """Return the trees that were captured next to the root, each with the path at which workloads mount it.
 
-    This is the path at which the tree was captured. If a tree was captured within the root, its path changes with the
-    path of the root.
+    A workload mounts a tree at the path where it was captured. If a tree was captured within the root, its path is
+    relative to the mount path of the root.
     """
     root = find_capture_path(labels)
     return [
@@ -185,16 +188,16 @@ def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]
 
 
 def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
-    """Translate a subPath that may use MCV's layout to the layout of images.
+    """Convert a subPath, which may use MCV's layout, to the layout of the image.
 
-    Newer releases of MCV extract the root into a folder that is named after the last part of its path, next to the
-    other trees: `vllm/torch_compile_cache`. Caches of accelkit have the layout of their images, in which the root
-    contains all trees.
+    Newer releases of MCV extract the root to a folder next to the other trees. The folder is named after the last
+    component of the root path, as in `vllm/torch_compile_cache`. accelkit preserves the layout of the image, in which
+    the root contains all trees.
 
     Args:
         sub_path: the subPath of a pod's mount.
         capture_path: the root at which the cache was captured; empty if it is unknown.
-        trees: folders of the trees that were captured next to the root.
+        trees: the folders of the trees that were captured next to the root.
     """
     first, _, rest = sub_path.strip("/").partition("/")
     moved = bool(first) and first == posixpath.basename(capture_path)
@@ -203,11 +206,11 @@ def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str])
 
 
 def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
-    """Return the variables of a container that has the mounts of `list_mounts`.
+    """Return the environment variables for a container that has the mounts from `list_mounts`.
 
     For vLLM, they include the variable for Triton's folder, which is in the home folder by default. If no Triton tree
-    was captured, the variable names a folder within the root, so that a later capture of the root contains the kernels
-    that are compiled there.
+    was captured, the variable is set to a folder within the root, so that a later capture of the root includes kernels
+    that Triton compiles.
     """
     mounts = list_mounts(labels, mount_path)
     variables = {each.variable: each.value for each in mounts if each.variable}
@@ -217,7 +220,7 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
 
 
 def is_relocatable(labels: FormatLabels) -> bool:
-    """Return whether the unchanged files of a cache work at any path; False if its labels do not state the format."""
+    """Return whether a cache works at any path without changes; False if its labels do not specify the file format."""
     return labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
 
 
@@ -251,7 +254,7 @@ def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:
 
 
 def _check_sub_path(label: str, text: str) -> str:
-    """Return a plain relative path, empty for `.`."""
+    """Return a plain relative path; `.` becomes an empty string."""
     path = "" if text == "." else text
     if path and not is_plain(path):
         raise CacheError(f"the label {label} has the folder {text[:80]!r}, which is not a plain relative path")
@@ -265,7 +268,7 @@ def _check_path(label: str, text: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path without leading slash consists only of ordinary names."""
+    """Return whether a path without a leading slash consists only of ordinary names."""
     if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES or not path.isprintable():
         return False
     return not any(name in {"", ".", ".."} for name in path.split("/"))

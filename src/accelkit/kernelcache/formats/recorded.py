@@ -1,6 +1,8 @@
-"""Variables that vLLM recorded at compilation: if one of them differs, vLLM uses a different hash and misses the cache.
+"""Variables that vLLM recorded during compilation.
 
-vLLM does not report this miss, so accelkit can only warn before the pod starts. vLLM records only the variables that
+If the value of a variable differs in a workload, vLLM uses a different hash and does not find the cache.
+
+vLLM does not report this, so accelkit must issue a warning before the pod starts. vLLM records only the variables that
 are part of the hash. The path of the model is also part of the hash, but vLLM does not record it.
 """
 
@@ -21,11 +23,11 @@ from accelkit.kernelcache.formats.environment import REDACTED, redact
 MAX_VARIABLES: Final = 512
 MAX_FACTORS_BYTES: Final = 1 << 20
 _PREFIX: Final = "VLLM_"
-# vLLM excludes this variable from the name of a cache entry.
+# vLLM does not include this variable in the hash.
 _IGNORED: Final = frozenset({"VLLM_CACHE_ROOT"})
 # Kubernetes replaces such a reference with the value of another variable, which may come from another object.
 _REFERENCE: Final = "$("
-# Limit on the total size of the names and values of the variables that a node reports; vLLM has about a hundred
+# The limit on the total size of the names and values of the variables that a node reports. vLLM has about a hundred
 # variables.
 MAX_REPORTED_BYTES: Final = 16 << 10
 _MAX_REPORTED_VALUE: Final = 256
@@ -45,12 +47,12 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 def collect_variables(entries: Iterable[object]) -> dict[str, Value]:
-    """Return the sorted variables with the same value in all compiled pieces of a cache, without redacted values."""
+    """Return the variables with the same value in all compiled artifacts of a cache, without redacted values."""
     return _agree(piece.env for entry in entries if isinstance(entry, VllmEntry) for piece in entry.binary)
 
 
 def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the variables in the label of an image; an empty dictionary if the label is missing.
+    """Return the variables in the image label; empty if the label is missing.
 
     Raises:
         CacheError: the label is invalid.
@@ -72,7 +74,7 @@ def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
 
 
 def read_variables(cache: Path) -> dict[str, Value]:
-    """Return the variables in the files of an extracted cache, because images from other tools do not have the label.
+    """Return the variables from the files of an extracted cache, because images from other tools do not have the label.
 
     Files that cannot be read are ignored.
     """
@@ -81,15 +83,15 @@ def read_variables(cache: Path) -> dict[str, Value]:
 
 
 def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
-    """Return variables as texts for an environment; a variable that was not set is empty."""
+    """Return variables as strings, as in an environment; the value of a variable that was not set is empty."""
     return {name: _write(value) for name, value in variables.items()}
 
 
 def select_comparable(variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the variables that a container sets to a literal value and that are part of vLLM's hash.
+    """Return the variables that may be part of vLLM's hash and that a container sets to a literal value.
 
     Args:
-        variables: the variables of the container; None for a variable whose value comes from another object.
+        variables: the variables of the container; the value is None if it comes from another object.
     """
     return {
         name: value
@@ -104,7 +106,7 @@ def is_counted(name: str) -> bool:
 
 
 def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-    """Return the variables of a container that are known to differ from those at the capture of a cache."""
+    """Return the names of a container's variables that are known to differ from the recorded variables."""
     return [name for name, value in own.items() if _differs(recorded.get(name), value)]
 
 
@@ -113,7 +115,7 @@ def _differs(recorded: str | None, value: str) -> bool:
 
 
 def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYTES) -> dict[str, str]:
-    """Return as many variables as one node may report for a cache, sorted by name, without redacted values."""
+    """Return the variables that fit the limits of a node report, sorted by name, without redacted values."""
     kept: dict[str, str] = {}
     room = most_bytes
     for name, value in sorted(variables.items()):
@@ -125,7 +127,7 @@ def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYT
 
 
 def agrees(recorded: str, value: str) -> bool:
-    """Return whether a value equals the recorded value; vLLM treats `True`, `on` and `1` as equal."""
+    """Return whether a value is equivalent to the recorded value; for example, `True`, `on` and `1` are equivalent."""
     return _normalize(recorded) == _normalize(value)
 
 

@@ -1,7 +1,7 @@
-"""List of the files of a cache folder; only regular files and folders are accepted.
+"""List of the files in a cache folder, in which only regular files and folders are accepted.
 
-A link would copy a file from the build host into an image, or dangle on the node that uses the image. Devices, pipes
-and sockets have no content to copy.
+A symbolic link could copy an unrelated file from the build host to an image, or be broken on the node that uses the
+image. Devices, pipes and sockets have no content to copy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from accelkit.errors import CacheError
 MAX_FILES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 2**40
-# The metadata of a kernel takes a few KiB, and the environment that vLLM records takes about ten KiB.
+# The metadata of a kernel has a few KiB, and the environment that vLLM records has about 10 KiB.
 MAX_METADATA_BYTES: Final = 1024 * 1024
 _FIRST_PRINTABLE: Final = 0x20
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A folder and its files: sorted paths relative to the folder, and the size of each file in bytes."""
+    """A folder with the sorted relative paths of its files, and the size of each file in bytes."""
 
     folder: Path
     paths: tuple[str, ...]
@@ -36,7 +36,7 @@ class Tree(msgspec.Struct, frozen=True):
         return path in self.sizes
 
     def list_names(self, folder: str) -> tuple[str, ...]:
-        """Return the names of the files and folders directly in `folder` (relative, empty for the root), sorted."""
+        """Return the sorted names of the entries directly in `folder`, a relative path that is empty for the root."""
         start = len(folder) + 1 if folder else 0
         return tuple(sorted({path[start:].split("/", 1)[0] for path in self.list_files(folder)}))
 
@@ -44,11 +44,11 @@ class Tree(msgspec.Struct, frozen=True):
         """Return the files at any depth in `folder`, sorted."""
         if not folder:
             return self.paths
-        # "0" follows "/" in ASCII, so all paths below the folder sort between the two.
+        # "0" follows "/" in ASCII, so all paths in the folder are sorted between `folder/` and `folder0`.
         return self.paths[bisect_left(self.paths, f"{folder}/") : bisect_left(self.paths, f"{folder}0")]
 
     def read_metadata(self, path: str) -> bytes | None:
-        """Return the content of a small file; None if the file is too large for metadata.
+        """Return the content of a metadata file; None if the file is too large.
 
         Raises:
             CacheError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Triton's cache: one folder per key, with the kernel at each stage of its compilation and `<kernel>.json`."""
+"""Triton's cache: one folder per key, which contains the output of each compilation stage and `<kernel>.json`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ prepare(_Metadata)
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel, the path of its metadata, and the Triton version that compiled it; None if this is not recorded."""
+    """A kernel, the path of its metadata, and the Triton version that compiled it, or None if it was not recorded."""
 
     path: str
     kernel: Kernel
@@ -48,7 +48,7 @@ class CompiledKernel(msgspec.Struct, frozen=True):
 
 
 def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
-    """Yield the kernels with metadata at any depth in a folder of the tree; files without a hash are ignored.
+    """Yield the kernels with metadata files at any depth in a folder of the tree; ignore metadata without a hash.
 
     Raises:
         CacheError: a file with a hash does not have Triton's metadata format.
@@ -63,7 +63,7 @@ def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRIT
 
 
 def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
-    """Return the targets of kernels, each with the newest PTX ISA that one of its kernels needs."""
+    """Return the targets of kernels, each with the newest PTX ISA version that one of its kernels requires."""
     newest = dict[Target, int]()
     for kernel in compiled:
         target = Target(kernel.backend, str(kernel.arch), kernel.warp_size)
@@ -72,9 +72,9 @@ def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
 
 
 def compute_dummy_key(kernel: Kernel, *, triton_key: str) -> str:
-    """Return the key by which MCV compares a kernel with an installed Triton.
+    """Return the key that MCV uses to compare a kernel with the installed Triton version.
 
-    It represents an environment without the variables on which Triton's key depends.
+    The key is valid for an environment in which the variables that affect Triton's key are not set.
     """
     target = f"{kernel.backend}-{kernel.arch}-{kernel.warp_size}"
     options: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`, in three generations.
+"""The three generations of vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>[_dev<n>]/…`.
 
-The oldest generation stores Triton's folders (`triton`). The next generation stores compiled pieces for each part of
+The oldest generation stores Triton's folders (`triton`). The next generation stores compiled artifacts for each part of
 the model (`binary`). Ahead-of-time compilation writes one `model` per rank under `torch_aot_compile/<hash>`. Like MCV,
-this module classifies a bundled `model` file as `binary` of the kind `mega-aot`, and only a folder of that name as
-`aot_compile`.
+this module classifies a bundled `model` file as `binary` with the save format `mega-aot`, and only a folder with that
+name as `aot_compile`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TRITON: Final = "triton"
 CACHE_FORMATS: Final = (AOT_COMPILE, BINARY, TRITON)
 _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
-# Some releases also name the device, because two engines on one host had the same ranks.
+# Some releases also include the device, because two engines on one host had the same ranks.
 _RANK: Final = re.compile(r"rank_\d+_\d+(_dev\d+)?")
 _ARTIFACT: Final = "artifact_compile_range_"
-# The device that vLLM uses if its environment does not name one.
+# The device that vLLM uses if its environment does not specify a device.
 _DEFAULT_DEVICE: Final = "cuda"
 
 
@@ -49,7 +49,7 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """One hash folder: its entry in the manifest, and the hardware and versions that it states."""
+    """One hash folder: its entry in the manifest, and the hardware and versions that its files specify."""
 
     entry: VllmEntry
     targets: tuple[Target, ...]
@@ -66,7 +66,8 @@ def is_vllm(tree: Tree) -> bool:
 def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
     """Yield the hash folders with supported content.
 
-    `built_for` is the hardware of entries that do not state it: compiled pieces state at most the backend.
+    `built_for` is the hardware for entries that do not specify it, because compiled artifacts specify at most the
+    backend.
 
     Raises:
         CacheError: a file does not have the format that its name implies.
@@ -161,10 +162,11 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
 
 
 def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
-    """Return the target of compiled pieces.
+    """Return the target of compiled artifacts.
 
-    Kernels next to the pieces state the whole target. Without kernels, the environment states only the backend, and
-    `built_for` provides the rest. MCV assumes a T4 or an MI100 in that case; accelkit leaves the architecture unknown.
+    Kernels next to the artifacts contain the complete target. Without kernels, the environment specifies only the
+    backend, and `built_for` provides the other fields. If they are missing, MCV assumes a T4 or an MI100. accelkit
+    treats the architecture as unknown instead.
     """
     backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
     for known in (*compiled, *_list_given(built_for)):

@@ -1,1 +1,1 @@
-"""Names and documents of images, as the OCI specifications define them."""
+"""Image names and documents, as defined by the OCI specifications."""

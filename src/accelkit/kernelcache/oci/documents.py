@@ -1,4 +1,4 @@
-"""Manifests, indexes and image configurations of the OCI image specification and of Docker's schema 2."""
+"""Manifests, indexes and image configurations, as defined by the OCI image specification and Docker's schema 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 MANIFEST_TYPES = frozenset({OCI_MANIFEST, DOCKER_MANIFEST})
 INDEX_TYPES = frozenset({OCI_INDEX, DOCKER_INDEX})
 
-# The compression of each media type of layers that accelkit reads.
+# The compression format of each supported layer media type.
 LAYER_COMPRESSION = {
     "application/vnd.oci.image.layer.v1.tar+gzip": "gzip",
     "application/vnd.docker.image.rootfs.diff.tar.gzip": "gzip",
@@ -29,7 +29,7 @@ LAYER_COMPRESSION = {
     "application/vnd.docker.image.rootfs.diff.tar.zstd": "zstd",
     "application/vnd.oci.image.layer.v1.tar": "none",
     "application/vnd.docker.image.rootfs.diff.tar": "none",
-    # The media types of early builders of cache images.
+    # Media types that early builders of cache images used.
     "application/cache.triton.content.layer.v1+triton": "gzip",
     "application/cache.vllm.content.layer.v1+vllm": "gzip",
 }
@@ -43,7 +43,7 @@ _MAX_SIZE_BYTES = (1 << 63) - 1
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """The platform on which an image of an index runs."""
+    """The platform of an image in an index."""
 
     architecture: str = ""
     os: str = ""
@@ -78,7 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An index: several manifests under one name."""
+    """An index, which lists several manifests under one name."""
 
     schema_version: int
     manifests: tuple[Descriptor, ...]
@@ -96,7 +96,7 @@ class _Process(msgspec.Struct, frozen=True):
 
 
 class ImageConfig(msgspec.Struct, frozen=True):
-    """The fields of an image's configuration that accelkit reads."""
+    """The fields of an image configuration that accelkit uses."""
 
     architecture: str = ""
     os: str = ""
@@ -116,11 +116,11 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
 
     Args:
         content: the unchanged bytes from the registry.
-        media_type: the media type that the registry states, or empty. The media type in the document must match it.
+        media_type: the media type that the registry returned, or an empty string. The media type in the document must
+            match it.
 
     Raises:
-        CacheError: the document is neither a manifest nor an index, could be read as both, or has an invalid
-            descriptor.
+        CacheError: the document is neither a manifest nor an index, is ambiguous, or has an invalid descriptor.
     """
     fields = _decode_members(content)
     media_type = media_type.partition(";")[0].strip().lower()
@@ -148,11 +148,12 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
 def _decode_members(content: bytes) -> dict[str, Any]:
     """Return the members of a JSON object, which must be unambiguous for all JSON parsers.
 
-    An attacker can use a document that two parsers read differently. Some parsers use the first value of a repeated
-    name, others use the last one, and Go's parser ignores case. A null member counts as missing or empty, as in Go.
+    Otherwise, an attacker could use a document that two parsers interpret differently. If a name is repeated, some
+    parsers use the first value and others use the last value. Go's parser also ignores case. A null member is treated
+    as missing or empty, as in Go.
     """
     try:
-        # msgspec parses strictly, and json reports repeated names.
+        # msgspec parses strictly, and the `json` module is used to detect repeated names.
         msgspec.json.decode(content)
         fields = json.loads(content, object_pairs_hook=_require_unique)
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:

@@ -1,4 +1,4 @@
-"""Names of CPU architectures in the OCI specifications and Kubernetes, such as `amd64` and `arm64`."""
+"""CPU architecture names in the OCI specifications and Kubernetes, such as `amd64` and `arm64`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _KERNEL_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def normalize_architecture(name: str) -> str:
-    """Return the OCI name of a CPU architecture; the name that the kernel uses (`x86_64`) is also accepted."""
+    """Return the OCI name of a CPU architecture, given its OCI name or the name that the kernel uses (`x86_64`)."""
     return _KERNEL_NAMES.get(name.lower(), name.lower())
 
 

@@ -1,7 +1,7 @@
-"""Names of images: registry, repository, tag and digest, parsed strictly.
+"""Strict parser for image names, which consist of registry, repository, tag and digest.
 
-The grammar is that of the `distribution` project, with Docker Hub's defaults. Only SHA-256 digests are valid, because
-signatures contain them and every registry computes them.
+The grammar is defined by the `distribution` project, with Docker Hub's defaults. Only SHA-256 digests are accepted,
+because signatures contain them and all registries compute them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accelkit.errors import CacheError
 
 DOCKER_HUB = "docker.io"
 DEFAULT_TAG = "latest"
-# The length limit for a name without tag and digest, as in `distribution`.
+# The maximum length of a name without tag and digest, as in `distribution`.
 MAX_NAME_LENGTH = 255
 _MAX_TAG_LENGTH = 128
 _MAX_DIGEST_LENGTH = len("sha256:") + 64
@@ -34,10 +34,11 @@ class Reference:
     """The name of an image.
 
     Attributes:
-        registry: the host, with the port if one is given; `docker.io` for Docker Hub.
-        repository: the path; for Docker Hub including `library/`.
-        tag: the tag; None if only a digest is given.
-        digest: `sha256:…`, or None. If both are given, the digest selects the image and the tag is ignored.
+        registry: the host, with the port if it is specified; `docker.io` for Docker Hub.
+        repository: the path. For official images on Docker Hub, it includes `library/`.
+        tag: the tag; None if only a digest is specified.
+        digest: the digest, `sha256:…`, or None. If a tag is also specified, the digest selects the image and the tag is
+            ignored.
     """
 
     registry: str
@@ -57,7 +58,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """The version to request from a registry: the digest if it is set, otherwise the tag."""
+        """The digest, or the tag if the digest is not set, for requests to a registry."""
         return self.digest or self.tag or DEFAULT_TAG
 
     def require_digest(self) -> str:
@@ -71,7 +72,7 @@ class Reference:
         return self.digest
 
     def with_digest(self, digest: str) -> Reference:
-        """Return a reference to the same image, pinned to a digest."""
+        """Return a reference to the same repository, pinned to a digest."""
         return replace(self, digest=digest)
 
     def with_tag(self, tag: str) -> Reference:
@@ -80,10 +81,10 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Parse an image reference by the rules of container engines, but reject ambiguous names.
+    """Parse an image reference according to the rules of container engines, but reject ambiguous names.
 
     Raises:
-        CacheError: the text is not a reference; the message names the invalid part.
+        CacheError: the text is not a reference; the message specifies the invalid part.
     """
     # The length is checked first, so that all later searches and messages are small.
     if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):
@@ -92,8 +93,9 @@ def parse_reference(text: str) -> Reference:
     if at and not is_digest(digest):
         raise _refuse(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
-    # A first part without dot or colon is a user name of Docker Hub, except `localhost`. Container engines treat a
-    # first part with capitals as a host, but host names are case-insensitive, so the name would be ambiguous.
+    # A first component without a dot or colon is a Docker Hub user name, except `localhost`. Container engines treat a
+    # first component with capital letters as a host, but host names are case-insensitive, so the name would be
+    # ambiguous.
     if slash and ("." in head or ":" in head or head.lower() == "localhost"):
         registry, path = head, tail
     else:
@@ -128,12 +130,12 @@ def _is_host(text: str) -> bool:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is `sha256:` and 64 hexadecimal digits in lower case."""
+    """Return whether a text consists of `sha256:` and 64 lower-case hexadecimal digits."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def compute_digest(content: bytes) -> str:
-    """Return the digest of bytes in the form `sha256:…`."""
+    """Return the digest of the content in the form `sha256:…`."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

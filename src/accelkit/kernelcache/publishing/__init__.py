@@ -1,1 +1,1 @@
-"""Publishing of caches: building, pushing, signing and copying of images."""
+"""Publishing of caches: building, pushing, signing and copying images."""

@@ -1,4 +1,4 @@
-"""Reproducible build and push of the image of a cache folder, without docker or buildah."""
+"""Reproducible build and push of a cache image from a cache folder, without `docker` or `buildah`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class BuildOptions:
     """The options of a build.
 
     Attributes:
-        compression: the compression of the layer; MCV reads only gzip.
-        media: the family of media types, OCI's or Docker's.
+        compression: the compression format of the layer; MCV supports only gzip.
+        media: the family of media types: OCI or Docker.
         architecture: the CPU architecture of the image and of its native launchers; None for this host's architecture.
-        gpu_product: the card on which the cache was compiled; Inductor's part hits only on cards with this name.
+        gpu_product: the name of the card on which the cache was compiled. Kernels from Inductor are found only on cards
+            with this name.
         built_for: the backend and architecture of the card, if the files of the cache do not contain them.
-        allow_secrets: whether to push a cache whose files contain variables that look like secrets.
+        allow_secrets: whether to push a cache even if its files contain variables that look like secrets.
     """
 
     compression: Compression = "gzip"
@@ -59,18 +60,18 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """A built image, which may have been pushed.
+    """A built image, with the result of the push.
 
     Attributes:
         digest: the digest of the manifest.
         manifest: the bytes of the manifest.
         media_type: the media type of the manifest.
         cache: the cache in the image.
-        labels: the labels in its configuration.
-        layer: its only layer.
-        pushed: whether this build pushed it.
-        uploaded_bytes: the number of bytes sent; less than the image's size if the registry already had some of its
-            blobs.
+        labels: the labels in the image configuration.
+        layer: the only layer of the image.
+        pushed: whether this build pushed the image.
+        uploaded_bytes: the number of bytes sent. It is less than the size of the image if the registry already had some
+            of its blobs.
     """
 
     digest: str
@@ -91,18 +92,18 @@ async def build_image(
     *,
     present: str | None = None,
 ) -> BuiltImage:
-    """Build the image of a cache folder and push it.
+    """Build an image from a cache folder and push it.
 
     Args:
         folder: the unchanged cache folder of the framework.
-        reference: the reference to push to; an existing tag is moved.
+        reference: the target reference. An existing tag is moved to the new image.
         options: the options of the build.
-        client: an open client; None to build without a push, for example to compute the digest.
-        present: the digest to which the tag already points, or None; an image with this digest is not pushed again.
+        client: an open client; None to build the image without a push, for example to compute its digest.
+        present: the digest to which the tag currently points, or None. An image with this digest is not pushed again.
 
     Raises:
-        CacheError: the folder is not a cache, contains secrets, changes during the build, or has names that no
-            extraction accepts, or the disk is full.
+        CacheError: the folder is not a cache, contains secrets, changes during the build, or contains file names that
+            extraction does not accept; or the disk is full.
         RegistryError: the registry rejects the image.
     """
     if reference.digest:
@@ -143,7 +144,7 @@ async def build_image(
 
 
 def _check_names(cache: Cache, folder: Path) -> None:
-    """Check that the names of all files are valid in an extraction."""
+    """Check that extraction accepts the names of all files."""
     for path in cache.files:
         try:
             normalize_path(f"io.{cache.format}.cache/{path}")

@@ -1,4 +1,4 @@
-"""Copy of an image to another registry with its signatures, byte for byte, so that they remain valid."""
+"""Byte-for-byte copy of an image and its signatures to another registry, so that the signatures remain valid."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class CopyResult:
 
     Attributes:
         digest: the digest of the image, the same in both registries.
-        uploaded_bytes: the number of bytes sent, excluding blobs that existed or could be mounted.
-        manifests: the number of written manifests, including the manifests of signatures.
+        uploaded_bytes: the number of bytes sent, excluding blobs that already existed or were mounted from another
+            repository.
+        manifests: the number of manifests written, including the manifests of signatures.
         signatures: the number of copied signature images and bundles.
     """
 
@@ -41,19 +42,19 @@ async def copy_image(
     *,
     signatures: bool = True,
 ) -> CopyResult:
-    """Copy an image, all members of an index, and the signatures of all of them.
+    """Copy an image, with all images in an index, and the signatures of each image.
 
     Args:
         source_client: an open client for the source registry.
         source: the image, by tag or digest.
         client: an open client for the target registry; may be the same client.
-        target: the target repository and tag; without a tag, the image is written by digest. A digest must match
-            the image.
+        target: the target repository and tag. Without a tag, the image is written under its digest. If a digest is
+            specified, it must match the image.
         signatures: whether to copy the signatures.
 
     Raises:
-        RegistryError: a request to one of the registries was refused or failed.
-        CacheError: the image or the list of its signatures cannot be read, or the target has another digest.
+        RegistryError: a request to a registry was rejected or failed.
+        CacheError: the image or the list of its signatures cannot be read, or the target specifies a different digest.
     """
     raw = await source_client.read_manifest(source)
     if target.digest not in {None, raw.digest}:
@@ -80,10 +81,10 @@ class _Copying:
     _begun: int = 0
 
     async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> list[str]:
-        """Copy a manifest after its blobs and members, so that the target never has a manifest with missing parts.
+        """Copy a manifest after all objects that it refers to, so that the target never has an incomplete image.
 
         Returns:
-            The digests of the manifest and of all members, each once.
+            The digests of the manifest and of all manifests that it refers to, without duplicates.
         """
         self._begun += 1
         if self._begun > MAX_MANIFESTS:
@@ -100,14 +101,14 @@ class _Copying:
         return list(dict.fromkeys(digests))
 
     async def write(self, raw: RawManifest, tag: str | None) -> None:
-        """Write a manifest, whose parts must exist, under a tag; without a tag, under its digest."""
+        """Write a manifest under a tag, or under its digest if there is no tag. Its blobs and manifests must exist."""
         document = raw.decode()
         place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
     async def copy_signatures(self, image: Reference, digest: str) -> None:
-        """Copy the signature image of cosign 2, and the bundles that refer to the image."""
+        """Copy the signature image from cosign 2, and the bundles that refer to the image."""
         tag = build_signature_tag(digest)
         try:
             raw = await self.source_client.read_manifest(image.with_tag(tag))

@@ -1,4 +1,4 @@
-"""A Docker configuration file with one login, for programs that read logins only from such a file."""
+"""Writer of a Docker configuration file with one login, for programs that read logins only from such a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 
 @contextlib.contextmanager
 def write_docker_config(registry: str, login: Login | None) -> Iterator[dict[str, str]]:
-    """Write a login to a configuration file that only this user can read, and that exists during the context.
+    """Write a login to a temporary configuration file, which only this user can read.
 
     Args:
-        registry: the host with its port.
-        login: the login; None to let the program use the user's Docker logins.
+        registry: the host, with the port if it is specified.
+        login: the login; None if the program should use the Docker logins of the user.
 
     Yields:
-        The environment variables that point the program to the file.
+        The environment variables that configure the program to use the file.
     """
     if login is None:
         yield {}

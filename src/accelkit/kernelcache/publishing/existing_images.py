@@ -1,4 +1,4 @@
-"""Search for existing images in a registry, by tag, and for the signatures that are attached to them."""
+"""Search for existing images in a registry by tag, and for the attached signatures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.kernelcache.signatures.bundles import (
 )
 from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
-# The limit for one image with its members, because indexes may be nested.
+# The maximum number of manifests of one image, because indexes may be nested.
 MAX_MANIFESTS: Final = 1024
 
 
@@ -24,17 +24,17 @@ async def find_digest(client: RegistryClient, reference: Reference) -> str | Non
     """Return the digest to which a tag points; None if the image does not exist.
 
     Raises:
-        RegistryError: the request fails, so the result is unknown.
+        RegistryError: the request failed, so the result is unknown.
     """
     raw = await _find_manifest(client, reference)
     return raw.digest if raw is not None else None
 
 
 async def list_members(client: RegistryClient, image: Reference) -> list[str]:
-    """Return the digests of an image and of all members if it is an index, each once.
+    """Return the digests of an image and, if it is an index, of all images in it, without duplicates.
 
     Raises:
-        CacheError: a document is not a manifest, or there are too many.
+        CacheError: a document is not a manifest, or there are too many manifests.
         RegistryError: a manifest cannot be read.
     """
     found: dict[str, None] = {}
@@ -52,7 +52,7 @@ async def list_members(client: RegistryClient, image: Reference) -> list[str]:
 
 
 async def list_attachments(client: RegistryClient, image: Reference) -> dict[str, str]:
-    """List the attachments of cosign to an image: the signature image of version 2, and the bundles that refer to it.
+    """List the objects that cosign attached to an image: the signature image of version 2, and bundles.
 
     The attachments are not verified.
 
@@ -61,7 +61,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
         image: the image, by digest.
 
     Returns:
-        The stated predicate of each attachment, by digest: the predicate of a signature or of an attestation.
+        The predicate type that each attachment specifies, by digest. The type identifies a signature or an attestation.
 
     Raises:
         CacheError: a referrer of the image is not a manifest.
@@ -85,7 +85,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
 
 
 async def has_signature(client: RegistryClient, image: Reference) -> bool:
-    """Return whether an image has a signature, which may be invalid; raise the errors of `list_attachments`."""
+    """Return whether an image has a signature, which may be invalid. The errors are those of `list_attachments`."""
     return SIGN_PREDICATE in (await list_attachments(client, image)).values()
 
 

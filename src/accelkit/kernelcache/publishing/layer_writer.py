@@ -1,14 +1,14 @@
-"""Writer of a cache as the only layer of an image, and of the image's configuration.
+"""Writer of the layer and the configuration of a cache image.
 
-The same files result in the same bytes, regardless of their owners and times: names are sorted, and owner, mode and
-time are fixed. The layer is written as one stream and is never completely in memory.
+The same files always result in the same bytes, regardless of their owners and times: names are sorted, and owner, mode
+and time are fixed. The layer is written as a stream and is never completely in memory.
 
-Trees that ninja built keep their modification times, in whole seconds, because ninja rebuilds files that are older than
-their sources or newer than its log states. The log is part of the tree and contains times, so the bytes of these trees
-differ in each build.
+In trees that ninja built, the modification times are preserved in whole seconds. Otherwise, ninja would rebuild files
+that are older than their sources or newer than the times in its log. The log is part of the tree and contains times, so
+the bytes of these trees differ after each compilation.
 
-gzip uses zlib. ISA-L was twelve times as fast in one measurement (500 MB/s instead of 40 MB/s on one core), but does
-not guarantee the same output on every CPU. For speed, use zstd, which MCV cannot read.
+The gzip format is written with zlib. ISA-L was 12 times as fast in one measurement (500 MB/s instead of 40 MB/s on one
+core), but it does not guarantee the same output on every CPU. For higher speed, use zstd, which MCV does not support.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class LayerInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         media_type: the media type in the image manifest.
-        digest: `sha256:` and the hash of the written bytes.
-        size_bytes: the number of written bytes.
-        diff_id: `sha256:` and the hash of the archive before compression.
+        digest: `sha256:` and the hash of the compressed archive.
+        size_bytes: the size of the compressed archive.
+        diff_id: `sha256:` and the hash of the uncompressed archive.
     """
 
     media_type: str
@@ -85,14 +85,14 @@ def write_layer(
         cache: the result of `read_cache` for the folder.
         folder: the folder with the files.
         out: the file to which the layer is written.
-        compression: the compression of the layer; MCV reads only gzip.
-        media: the family of media types, OCI's or Docker's.
-        modified: the time of all files outside of ninja's trees, in seconds since 1970; None for SOURCE_DATE_EPOCH from
-            the environment, or 0 if it is not set.
+        compression: the compression format of the layer; MCV supports only gzip.
+        media: the family of media types: OCI or Docker.
+        modified: the modification time of all files outside of ninja's trees, in seconds since 1970. If it is None,
+            SOURCE_DATE_EPOCH from the environment is used, or 0 if this variable is not set.
 
     Raises:
-        CacheError: a file cannot be read or changed after the cache was read, or there is no media type for this
-            compression.
+        CacheError: a file cannot be read, a file changed after the cache was read, or there is no media type for this
+            compression format.
     """
     media_type = _MEDIA_TYPES.get((media, compression))
     if media_type is None:
@@ -113,13 +113,14 @@ def write_layer(
 def write_image_config(
     layer: LayerInfo, labels: Mapping[str, str], *, architecture: str, created: str = CREATED
 ) -> bytes:
-    """Return the configuration of an image with only this layer, as JSON with sorted keys.
+    """Return the configuration of an image with this layer, as JSON with sorted keys.
 
     Args:
         layer: the result of `write_layer`.
         labels: the result of `formats.write_labels` for the cache.
         architecture: the CPU architecture of the host that built the cache, with its OCI name.
-        created: the time of creation, RFC 3339; fixed by default, so that the same cache results in the same image.
+        created: the creation time, RFC 3339. The default is a fixed time, so that the same cache results in the same
+            image.
     """
     config = {
         "architecture": architecture,
@@ -177,12 +178,12 @@ def _find_tree(path: str) -> str:
 
 
 def _list_parents(path: str) -> Iterator[str]:
-    """Yield the folders of a path, outermost first."""
+    """Yield the parent folders of a path, beginning with the outermost folder."""
     return (path[:index] for index, letter in enumerate(path) if letter == "/")
 
 
 def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes, None, int]:
-    """Yield the header of a file and its content, and return its size; without a time, use the time of the file."""
+    """Yield the header and content of a file, and return its size. If `modified` is None, preserve the file's time."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status = os.fstat(file.fileno())
@@ -202,7 +203,7 @@ def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes,
 
 
 def _write_header(name: str, modified: int, *, size: int | None = None) -> bytes:
-    """Return the header of a file of `size` bytes, or of a folder if no size is given."""
+    """Return the header of a file with `size` bytes, or of a folder if `size` is None."""
     info = TarInfo(name)
     info.mtime = modified
     if size is None:

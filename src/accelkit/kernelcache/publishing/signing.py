@@ -1,4 +1,4 @@
-"""Signing with `cosign`, which supports the keys, hardware tokens and logins of its users."""
+"""Signing of images with `cosign`, which supports keys, hardware tokens and OIDC logins."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NEXT_STEP = "the image was pushed; correct the cause and repeat the command, or
 
 @dataclass(frozen=True)
 class Cosign:
-    """The program cosign, with the options for a signature.
+    """The `cosign` program, with the options for a signature.
 
     Attributes:
         program: the path or the name of the program.
-        key: a value for cosign's option `--key`: a file, a `k8s://` secret or the URI of a key service; None for
-            keyless signing.
-        log: whether to create an entry in the transparency log.
+        key: the value of cosign's option `--key`: a file, a `k8s://` Secret or the URI of a key management service;
+            None for keyless signing.
+        log: whether to add an entry to the transparency log.
         plain_http: whether to use the registry without TLS.
         arguments: other options for cosign.
         environ: environment variables for cosign in addition to those of this process.
@@ -42,11 +42,11 @@ class Cosign:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     async def sign(self, image: Reference) -> None:
-        """Sign the digest of an image. cosign reads the password of a key from COSIGN_PASSWORD.
+        """Sign the digest of an image. The password of a key is read from COSIGN_PASSWORD.
 
         Raises:
             ConfigurationError: cosign is not installed.
-            SignatureError: cosign fails; the message contains its output.
+            SignatureError: cosign failed; the message contains its output.
         """
         program = shutil.which(self.program)
         if program is None:
@@ -60,7 +60,7 @@ class Cosign:
             options += ["--allow-http-registry", "--allow-insecure-registry"]
         if not self.log:
             options += ["--tlog-upload=false"]
-            # Since version 3, cosign reads the services from a signing configuration by default.
+            # By default, cosign 3 reads the addresses of the services from a signing configuration.
             options += ["--use-signing-config=false"] if "--use-signing-config" in usage else []
         await self._run(program, "sign", *options, f"{image.name}@{image.digest}", seconds=_SIGN_SECONDS)
 
@@ -92,7 +92,7 @@ class Cosign:
 
 
 def _shorten_output(text: str) -> str:
-    # cosign logs its error twice. The second copy follows these words and has no warnings.
+    # cosign logs an error twice. The second message follows these words and does not contain warnings.
     error = " ".join(text.rpartition("error during command execution: ")[2].split())
     return sanitize_message(error[-500:])
 
@@ -102,9 +102,9 @@ async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySetting
 
     Args:
         image: the image, by digest.
-        cosign: the program and its options, without those for the registry.
+        cosign: the program and its options, without registry options.
         settings: the settings of the client that pushed the image.
-        lend_login: whether cosign receives the login from `settings`; otherwise it uses the user's Docker logins.
+        lend_login: whether cosign receives the login from `settings`; otherwise, it uses the Docker logins of the user.
 
     Raises:
         ConfigurationError: cosign is not installed, or a login cannot be read.

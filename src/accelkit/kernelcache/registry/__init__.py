@@ -1,8 +1,8 @@
-"""A client of image registries that reads and writes manifests, blobs and referrers.
+"""A client for image registries that reads and writes manifests, blobs and referrers.
 
 accelkit does not use existing libraries (oras, python-dxf), because they are synchronous and do not support mirrors.
 
-The client hashes the data of a registry while it streams, and rejects more data than announced. It sends credentials
+The client hashes data while it receives it from a registry, and rejects more data than announced. It sends credentials
 only to the registry to which they belong.
 """
 

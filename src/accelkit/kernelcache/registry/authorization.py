@@ -1,4 +1,4 @@
-"""Authorization at registries: their challenges, and the tokens and passwords in the response."""
+"""Authorization at registries: parsing of challenges, and responses with tokens or passwords."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 _ResponseContext: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
 _MAX_TOKEN_BYTES = 256 << 10
-# The default lifetime of a token in the specification, and the time before its expiry at which it is no longer used.
+# The default lifetime of a token according to the specification, and the time before its expiry after which it is not
+# used, both in seconds.
 _DEFAULT_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0
 _LONGEST_SECONDS = 3600.0
-# A parameter, or otherwise the name of a scheme, because one header may contain several challenges.
+# A parameter or the name of a scheme, because one header may contain several challenges.
 _PIECE = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', re.ASCII)
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """The challenge of a registry; `scheme` is `bearer` or `basic`, in lower case."""
+    """The challenge of a registry. `scheme` is `bearer` or `basic`."""
 
     scheme: str
     realm: str = ""
@@ -53,7 +54,7 @@ _token = msgspec.json.Decoder(_Token)
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
-    """Return the supported challenge among `WWW-Authenticate` headers, preferring tokens; None if there is none."""
+    """Return a supported challenge from `WWW-Authenticate` headers, preferably `bearer`; None if none is supported."""
     found: dict[str, dict[str, str]] = {}
     for header in headers:
         values: dict[str, str] = {}
@@ -73,8 +74,8 @@ class Authorizer:
 
     Args:
         session: the session for token requests.
-        settings: the logins, and the registries that are allowed without TLS.
-        clock: returns monotonic seconds.
+        settings: the logins, and the registries that may be used without TLS.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Authorizer:
         self._headers: dict[tuple[str, str], tuple[str, float]] = {}
 
     def find_header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
-        """Return the cached authorization header; empty if there is none, or if it has expired."""
+        """Return the cached authorization header; empty if there is no header or it has expired."""
         value, until = self._headers.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 
@@ -94,8 +95,8 @@ class Authorizer:
         """Respond to a challenge, so that `find_header` returns the new header.
 
         Raises:
-            RegistryError: a required login is missing, or the token server refuses the request.
-            ConfigurationError: a credential helper fails.
+            RegistryError: a required login is missing, or the token server rejected the request.
+            ConfigurationError: a credential helper failed.
         """
         login = await self._settings.credentials.find_login(Reference(endpoint.registry, endpoint.repository))
         if challenge.scheme == "basic":
@@ -150,7 +151,7 @@ class Authorizer:
                 realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=find_proxy(realm)
             )
         headers = {"Authorization": _encode_basic(login)} if login is not None else {}
-        # Concatenate the URL here, because the session would quote the query of the realm a second time.
+        # The URL is built here, because the session would quote the query string of the realm a second time.
         url = URL(f"{realm}{'&' if realm.raw_query_string else '?'}{urlencode(given)}", encoded=True)
         return self._session.get(url, headers=headers, allow_redirects=False, proxy=find_proxy(url))
 

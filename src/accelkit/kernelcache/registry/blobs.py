@@ -1,4 +1,4 @@
-"""Downloads of blobs: resumed after interruptions, hashed while they stream, limited to the announced size."""
+"""Blob downloads that resume after interruptions, compute the hash, and are limited to the announced size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.registry.exchange import SLOWEST, Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
-# The maximum number of interruptions without a byte received in between, and in total.
+# The maximum number of consecutive interruptions without received data, and of all interruptions.
 _BREAKS_IN_A_ROW = 4
 _BREAKS_AT_MOST = 32
-# The time that the slowest transfer may take in addition to the time for its bytes, in seconds.
+# The time limit of a transfer is this time, in seconds, plus the time for the bytes at the minimum speed.
 _GRACE_SECONDS = 120
-# For smaller chunks, passing the data to a thread takes more time than the hash.
+# For smaller chunks, the overhead of a thread exceeds the time for the hash.
 _HASH_HERE_BYTES = 64 << 10
 _PARTIAL = 206
 _BEYOND_THE_END = 416
@@ -28,15 +28,15 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-[0-9]{1,19}/(?:[0-9]{1,19}|\*)
 
 
 async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a blob as they arrive; they are verified only after the iteration has ended without an error.
+    """Yield the bytes of a blob as they arrive. They are verified only after the iteration ends without an error.
 
     Args:
         exchange: an open exchange.
         endpoint: the endpoint to read from.
-        blob: the digest and the size, from a manifest.
+        blob: the descriptor from a manifest, with the digest and size of the blob.
 
     Raises:
-        RegistryError: the blob is missing, has a different size or digest, or the transfer is interrupted too many
+        RegistryError: the blob is missing, has a different size or digest, or the transfer was interrupted too many
             times.
     """
     transfer = _Transfer(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
@@ -55,7 +55,7 @@ async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Desc
 
 
 class _Transfer:
-    """The progress of a download: the offset, the hash of the received bytes, and the interruptions."""
+    """The progress of a download: the offset, the hash of the received bytes, and the number of interruptions."""
 
     def __init__(self, blob: Descriptor, name: str) -> None:
         self.offset = 0
@@ -81,7 +81,7 @@ class _Transfer:
         if len(chunk) < _HASH_HERE_BYTES:
             self._hash.update(chunk)
         else:
-            # Hashed in a thread while the next chunk arrives.
+            # The chunk is hashed in a thread while the next chunk arrives.
             self._hashing = self._loop.run_in_executor(None, self._hash.update, chunk)
 
     def require_time(self) -> None:
@@ -91,7 +91,7 @@ class _Transfer:
             )
 
     def plan_pause(self, reason: str) -> float:
-        """Return the seconds to wait before the next attempt."""
+        """Return the time to wait before the next attempt, in seconds."""
         self.require_time()
         self._breaks += 1
         self._breaks_in_a_row += 1
@@ -114,9 +114,9 @@ class _Transfer:
 async def _stream_rest(
     exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor, transfer: _Transfer
 ) -> AsyncGenerator[bytes]:
-    """Yield the missing bytes, whether or not the registry supports ranges."""
+    """Yield the remaining bytes, even if the registry does not support range requests."""
     skip = transfer.offset
-    # The range has both ends, because some registries respond with 416 to an open range.
+    # The range specifies its end, because some registries respond with status 416 to a range without an end.
     headers = {"Range": f"bytes={skip}-{blob.size - 1}"} if skip else {}
     accepted = frozenset({200, _PARTIAL, _BEYOND_THE_END})
     url = endpoint.build_url(f"blobs/{blob.digest}")
@@ -129,7 +129,7 @@ async def _stream_rest(
                 raise RegistryError(f"{endpoint.registry} returned a different range of a blob than requested")
             skip = 0
         async for chunk in response.content.iter_any():
-            # Skipped bytes also take time.
+            # The time limit includes the time for skipped bytes.
             transfer.require_time()
             if skip >= len(chunk):
                 skip -= len(chunk)

@@ -1,4 +1,4 @@
-"""The registry client, which reads manifests, blobs and referrers by the name of an image."""
+"""The registry client, which reads and writes manifests, blobs and referrers by image name."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySet
 from accelkit.kernelcache.registry.upload import Uploads
 
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
-# The limits of a list of referrers: its pages, and its size in bytes.
+# The limits on a list of referrers: the number of pages, and the size in bytes.
 _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
-# The statuses of registries that do not support the referrers API.
+# The HTTP statuses that registries without the referrers API return.
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 
 @dataclass(frozen=True)
 class RawManifest:
-    """A manifest with the unchanged bytes from the registry; `digest` is computed from `content`."""
+    """A manifest as unchanged bytes from the registry; `digest` is computed from `content`."""
 
     content: bytes
     media_type: str
@@ -56,18 +56,18 @@ class RawManifest:
 
 @dataclass(frozen=True)
 class Referrers:
-    """The referrers of a manifest. If there are `problems`, the list may be incomplete."""
+    """The referrers of a manifest. If `problems` is not empty, the list may be incomplete."""
 
     descriptors: tuple[Descriptor, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 class RegistryClient:
-    """A client that reads and writes images; opened and closed with `async with`.
+    """A client that reads and writes images. Use it as a context manager with `async with`.
 
     Args:
-        settings: the settings of the registries, logins and timeouts.
-        sleep: waits between attempts; tests replace it.
+        settings: the registry settings, with logins and timeouts.
+        sleep: waits between attempts; replaced in tests.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class RegistryClient:
         await self._exchange.__aexit__()
 
     async def read_manifest(self, reference: Reference) -> RawManifest:
-        """Read a manifest or index by digest; without a digest, by tag.
+        """Read a manifest or index by digest, or by tag if the reference has no digest.
 
         Raises:
-            RegistryError: the manifest is missing (status 404), is refused, or has a different digest.
+            RegistryError: the manifest is missing (status 404) or has a different digest, or the request was rejected.
         """
         return await self._endpoints.request_in_turn(
             reference, lambda endpoint: self._read_manifest(endpoint, reference)
@@ -99,7 +99,7 @@ class RegistryClient:
         """Return the content of a small blob.
 
         Raises:
-            RegistryError: the same errors as in `stream_blob`, or the announced size exceeds `limit` bytes.
+            RegistryError: the blob cannot be read (see `stream_blob`), or the announced size exceeds `limit` bytes.
         """
         if blob.size > limit:
             raise RegistryError(
@@ -112,10 +112,10 @@ class RegistryClient:
         return await self._endpoints.request_in_turn(reference, read)
 
     async def stream_blob(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a blob as they arrive; they are verified only after the iteration ended without an error.
+        """Yield the bytes of a blob as they arrive. They are verified only after the iteration ends without an error.
 
         Raises:
-            RegistryError: the blob is missing, has a different size or digest, or the transfer is interrupted too many
+            RegistryError: the blob is missing, has a different size or digest, or the transfer was interrupted too many
                 times.
         """
         endpoints = self._settings.list_endpoints(reference)
@@ -127,7 +127,8 @@ class RegistryClient:
                         begun = True
                         yield chunk
             except RegistryError:
-                # The caller already has the first bytes from this mirror, so the transfer cannot restart elsewhere.
+                # The caller already received bytes from this mirror, so the transfer cannot restart from another
+                # server.
                 if begun or endpoint is endpoints[-1]:
                     raise
             else:
@@ -148,10 +149,10 @@ class RegistryClient:
         )
 
     async def list_referrers(self, reference: Reference) -> Referrers:
-        """List the referrers of a manifest, given by digest, with the referrers API and the fallback tag.
+        """List the referrers of a manifest, given by digest, from the referrers API and the fallback tag.
 
-        Both are queried, because some registries support only the tag, and return an empty list from the API. All
-        mirrors are also queried, because only mirrors are reachable in an air-gapped cluster.
+        The API and the tag are both queried, because some registries support only the tag and return an empty list from
+        the API. All mirrors are also queried, because in an air-gapped cluster, only mirrors are reachable.
 
         Raises:
             CacheError: the reference has no digest.
@@ -235,10 +236,10 @@ def _decode_index(content: bytes) -> Index:
 
 
 def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
-    """Return an error as a problem; a missing object is not a problem."""
+    """Return an error as a problem, or nothing if the object is missing."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
 def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """Return the relevant problems: an empty list if the registry itself, the last endpoint, has no problem."""
+    """Return the relevant problems: an empty list if the last endpoint, the registry itself, has no problem."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

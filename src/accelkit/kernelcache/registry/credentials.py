@@ -1,4 +1,4 @@
-"""Credentials for registries: Docker's configuration file, pull secrets, credential helpers."""
+"""Registry credentials from Docker's configuration file, pull secrets and credential helpers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
 
 _HELPER_SECONDS = 10
 _HELPER_NAME = re.compile(r"[A-Za-z0-9._-]+")
-# The key of Docker Hub in configuration files and for credential helpers.
+# The key for Docker Hub in configuration files and credential helpers.
 _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 # With this user name, a helper returns a refresh token instead of a password.
 _TOKEN_USER = "<token>"  # noqa: S105 - a marker of the helpers' protocol
@@ -62,11 +62,11 @@ _helper_answer = msgspec.json.Decoder(_HelperAnswer)
 
 
 class RegistryCredentials:
-    """Logins by registry, from several sources; the first source with a login for the registry takes precedence.
+    """Registry logins from several sources. The first source with a login for a registry takes precedence.
 
     Args:
         logins: logins by registry host.
-        configs: documents in the format of Docker's `config.json`, which pull secrets use too.
+        configs: documents in the format of Docker's `config.json`, which pull secrets also use.
     """
 
     def __init__(self, logins: Mapping[str, Login] | None = None, configs: Iterable[_Config] = ()) -> None:
@@ -75,7 +75,7 @@ class RegistryCredentials:
 
     @classmethod
     def from_files(cls, paths: Iterable[Path], logins: Mapping[str, Login] | None = None) -> RegistryCredentials:
-        """Return the logins in files with the format of Docker's `config.json` or of a pull secret.
+        """Return the logins from files in the format of Docker's `config.json` or of a pull secret.
 
         Raises:
             ConfigurationError: a file cannot be read.
@@ -84,7 +84,7 @@ class RegistryCredentials:
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> RegistryCredentials:
-        """Return the logins of the current user: `$DOCKER_CONFIG/config.json`, or otherwise `~/.docker/config.json`.
+        """Return the current user's logins from `$DOCKER_CONFIG/config.json` or, by default, `~/.docker/config.json`.
 
         Raises:
             ConfigurationError: the file exists, but cannot be read.
@@ -95,10 +95,10 @@ class RegistryCredentials:
 
     @classmethod
     def from_documents(cls, documents: Iterable[tuple[str, bytes]]) -> RegistryCredentials:
-        """Return the logins in pull secrets of tenants; ignore credential helpers, which would run on this host.
+        """Return the logins from the pull secrets of tenants, without credential helpers, which would run on this host.
 
         Args:
-            documents: the name of each document for messages, and its content in Docker's format.
+            documents: the name of each document, for messages, and its content in Docker's format.
 
         Raises:
             ConfigurationError: a document cannot be read.
@@ -106,14 +106,14 @@ class RegistryCredentials:
         return cls(configs=[_Config(auths=_decode_config(where, content).auths) for where, content in documents])
 
     def followed_by(self, other: RegistryCredentials) -> RegistryCredentials:
-        """Return these logins, with the logins of another source for registries without a login in these."""
+        """Return these logins, followed by the logins from another source, which has lower precedence."""
         return RegistryCredentials({**other._logins, **self._logins}, (*self._configs, *other._configs))
 
     async def find_login(self, reference: Reference) -> Login | None:
         """Return the login for a repository; None for anonymous access.
 
         Raises:
-            ConfigurationError: a configured credential helper fails.
+            ConfigurationError: a configured credential helper failed.
         """
         if reference.registry in self._logins:
             return self._logins[reference.registry]
@@ -134,7 +134,7 @@ def _read_config(path: Path) -> _Config:
 def _decode_config(where: str, content: bytes) -> _Config:
     try:
         fields = _fields.decode(content)
-        # The oldest form of pull secrets consists of only the inner mapping.
+        # The oldest pull secret format consists of only the inner mapping.
         if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
             return _Config(auths=_auths.decode(content))
         return _config.decode(content)
@@ -191,13 +191,13 @@ def _is_host(key: str) -> bool:
 
 
 def _rank(key: str) -> tuple[int, bool]:
-    """Return the precedence of a key: longer paths first, then hosts without a star."""
+    """Return the precedence of a key: longer paths take precedence, followed by hosts without a wildcard."""
     host, _, path = _strip_scheme(key).partition("/")
     return len(path), "*" not in host
 
 
 def normalize_registry(host: str) -> str:
-    """Return the name of a registry in the form of references: in lower case, and `docker.io` for Docker Hub."""
+    """Return the registry name as it appears in references: in lower case, and `docker.io` for Docker Hub."""
     lowered = host.lower()
     return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
 
@@ -209,7 +209,7 @@ def _normalize_host(key: str) -> str:
 def _covers(key: str, reference: Reference) -> bool:
     host, _, path = key.partition("/")
     wanted, given = reference.registry.split("."), _normalize_host(host).split(".")
-    # As in the kubelet, a star matches (a part of) one label of a host name. An IPv6 address is not a pattern.
+    # As in the kubelet, a wildcard matches one label of a host name or a part of it. An IPv6 address is not a pattern.
     if wanted != given and (
         len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True))
     ):

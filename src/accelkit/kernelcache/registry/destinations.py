@@ -1,4 +1,4 @@
-"""Destinations of requests: URLs from registries, the origins that receive a login, plain HTTP, and proxies."""
+"""Request destinations: URLs from registries, origins that may receive a login, plain HTTP, and proxies."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from yarl import URL
 
 from accelkit.errors import RegistryError
 
-# A URL without blanks and control characters, which can be used unchanged in the first line of a request.
+# A URL without spaces and control characters, which can be used unchanged in the request line.
 _PRINTABLE = re.compile(r"[!-~]+")
 _MAX_LABEL = 63
 _HTTP_PORT = 80
 
 
 def read_url(text: str, *, base: str, registry: str) -> URL:
-    """Parse a URL from a registry without changing its quoting, as signed links and upload sessions require.
+    """Parse a URL from a registry without changing its quoting, because signed links and upload sessions require this.
 
     Args:
-        text: an absolute URL, or one relative to `base`.
+        text: an absolute URL, or a URL relative to `base`.
         base: the URL of the request.
         registry: the registry that returned the URL, for the error message.
 
@@ -48,7 +48,7 @@ def read_url(text: str, *, base: str, registry: str) -> URL:
 
 
 def have_same_origin(one: URL, other: URL) -> bool:
-    """Return whether two URLs have the same scheme, host and port, so that both may receive the same login."""
+    """Return whether two URLs have the same scheme, host and port, so they may receive the same login."""
     return _origin(one) == _origin(other)
 
 
@@ -57,12 +57,12 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], registry:
 
     Args:
         url: the URL of the next request.
-        base: the URL of the registry itself, which uses plain HTTP only if that is allowed.
-        plain_http: each `host:port` that is allowed without TLS; `host` allows only its port 80.
+        base: the URL of the registry itself, which uses plain HTTP only if this is allowed.
+        plain_http: the hosts that may be used without TLS, each as `host:port`; `host` allows only port 80.
         registry: the registry that returned the URL, for the error message.
 
     Raises:
-        RegistryError: the URL uses plain HTTP, which is not allowed for its host.
+        RegistryError: the URL uses plain HTTP, which is not allowed for this host.
     """
     _, host, port = _origin(url)
     names = {f"{host}:{port}"} | ({host} if port == _HTTP_PORT else set())
@@ -75,7 +75,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], registry:
 
 
 def find_proxy(url: URL) -> str | None:
-    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY and so on); None if there is no proxy."""
+    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY and so on); None if no proxy is set."""
     _, host, port = _origin(url)
     if urllib.request.proxy_bypass(f"{host}:{port}"):
         return None

@@ -1,4 +1,4 @@
-"""Requests to the endpoints of a repository, its mirrors and the registry itself, in parallel or one after another."""
+"""Requests to the endpoints of a repository (its mirrors and the registry itself), in parallel or sequentially."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ T = TypeVar("T")
 
 Problem = RegistryError | CacheError
 
-# The time during which an unreachable registry is not queried again if its mirrors respond.
+# The time, in seconds, for which an unreachable registry is not queried again if its mirrors respond.
 _UNREACHABLE_SECONDS: Final = 30.0
 
 
 class Endpoints:
-    """The endpoints of repositories, with the registries that are currently unreachable.
+    """The endpoints of repositories. It remembers which registries are unreachable.
 
     A mirror may lack signatures that the registry has, so the registry is also queried, even if a mirror responds. In
-    an air-gapped cluster, the registry is unreachable: if a mirror has responded, only one connection is attempted, and
-    then none for 30 seconds.
+    an air-gapped cluster, the registry is unreachable. If a mirror has responded, only one connection to the registry
+    is attempted, followed by a pause of 30 seconds.
 
     Args:
         settings: the registries, their mirrors and the timeouts.
-        clock: returns monotonic seconds.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        # By the URL of an unreachable registry: the time of the next attempt, and the last error.
+        # The time of the next attempt and the last error, by the URL of the unreachable registry.
         self._unreachable: dict[str, tuple[float, RegistryError]] = {}
 
     async def request_all(
         self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | Problem]:
-        """Query all mirrors and the registry in parallel, and return each response or error, the registry's last."""
+        """Query all mirrors and the registry in parallel; return each response or error, the registry's as the last."""
         *mirrors, origin = self._settings.list_endpoints(reference)
         if not mirrors:
             return [await _try(request, origin)]
         async with asyncio.TaskGroup() as group:
             mirror_tasks = [group.create_task(_try(request, mirror)) for mirror in mirrors]
-            # All attempts for the registry are used only if no mirror responds.
+            # The registry is retried only if no mirror responds.
             origin_task = group.create_task(self._request_once(request, origin))
         outcomes, answer = [task.result() for task in mirror_tasks], origin_task.result()
         if isinstance(answer, RegistryError) and answer.unreached:
             if all(map(_is_answer, outcomes)):
-                # The stored error of a registry is also returned for other images, so it must not be changed.
+                # The stored error is also returned for other images, so it must not be modified.
                 answer = copy.copy(answer)
                 answer.beside_mirrors = True
             elif not any(map(_is_answer, outcomes)):
@@ -60,10 +60,10 @@ class Endpoints:
         return [*outcomes, answer]
 
     async def request_in_turn(self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
-        """Query one mirror after another, then the registry itself, and return the first response.
+        """Query each mirror and then the registry itself, and return the first response.
 
         Raises:
-            RegistryError: the error of the registry, if no endpoint responds.
+            RegistryError: no endpoint responded; this is the error of the registry.
         """
         *mirrors, origin = self._settings.list_endpoints(reference)
         problems: list[str] = []
@@ -71,12 +71,12 @@ class Endpoints:
             try:
                 return await request(mirror)
             except RegistryError as exc:
-                # A missing object is a response, not a problem.
+                # A response that the object is missing is not a problem.
                 problems += [] if exc.missing else [exc.message]
         try:
             answer = await request(origin)
         except RegistryError as exc:
-            # If only mirrors are reachable, the user must correct their errors.
+            # If only mirrors are reachable, their errors are relevant to the user.
             exc.message += f" (errors of its mirrors: {'; '.join(problems)})" if problems else ""
             raise
         self._unreachable.pop(origin.base, None)
@@ -104,5 +104,5 @@ async def _try(request: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: Re
 
 
 def _is_answer(outcome: object) -> bool:
-    """Return whether an endpoint responded to the request; the response that an object is missing also counts."""
+    """Return whether an endpoint responded, including with the status that the object is missing."""
     return not isinstance(outcome, RegistryError) or outcome.missing

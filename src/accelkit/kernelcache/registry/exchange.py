@@ -1,4 +1,4 @@
-"""Requests to a registry, with login, redirects, timeouts and retries.
+"""Registry requests with login, redirects, timeouts and retries.
 
 This module follows redirects itself, because it must send credentials only to the host to which they belong, and must
 not fall back from HTTPS to HTTP.
@@ -35,7 +35,7 @@ _FIRST_BACK_OFF_SECONDS = 0.5
 _NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
 _NEXT_WITHOUT_TLS = "check its name and the network"
 _UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-# Large reads reduce the load on the event loop while a layer streams.
+# Large reads reduce the load on the event loop while a layer is transferred.
 _READ_BUFFER_BYTES = 1 << 19
 
 
@@ -51,11 +51,11 @@ class _Request:
 
 
 class Exchange:
-    """A sender of requests to registries; opened and closed with `async with`.
+    """A sender of requests to registries. Use it as a context manager with `async with`.
 
     Args:
-        settings: the settings of the registries, logins and timeouts.
-        sleep: waits between attempts; tests replace it.
+        settings: the registry settings, with logins and timeouts.
+        sleep: waits between attempts; replaced in tests.
     """
 
     def __init__(self, settings: RegistrySettings, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -77,7 +77,7 @@ class Exchange:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._settings.build_tls_context()),
             timeout=timeout,
-            # Digests are computed over the transferred bytes, so the session must not decompress them.
+            # Digests are computed over the received bytes, so the session must not decompress them.
             auto_decompress=False,
             headers={"User-Agent": f"accelkit/{__version__}", "Accept-Encoding": "identity"},
             read_bufsize=_READ_BUFFER_BYTES,
@@ -107,19 +107,19 @@ class Exchange:
         """Send a request with retries, and yield the response with its unread body.
 
         Args:
-            endpoint: the endpoint whose login is used; `url` may be on another host.
+            endpoint: the endpoint whose login is used; the host of `url` may be different.
             method: the HTTP method.
             url: the absolute URL.
             actions: the actions that the token must allow: `pull` or `pull,push`.
-            accepted: the statuses that are accepted as a response.
+            accepted: the accepted HTTP statuses.
             headers: additional headers.
-            body: returns the body of the request, for each attempt.
+            body: returns the request body; called for each attempt.
             body_bytes: the size of the body, which extends the timeout.
-            attempts: the number of attempts; None for the number that the endpoint sets.
+            attempts: the maximum number of attempts; None for the number that the endpoint specifies.
 
         Raises:
-            RegistryError: the request was refused, the response has another status, or no attempt reached the
-                registry.
+            RegistryError: the request was rejected, the response has a different status, or the registry was
+                unreachable in all attempts.
         """
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
@@ -139,19 +139,19 @@ class Exchange:
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
     ) -> RegistryResponse:
-        """Return a complete small response; an interrupted transfer is retried.
+        """Return a complete small response; retry an interrupted transfer.
 
         Args:
-            endpoint: same meaning as in `send`.
+            endpoint: the endpoint whose login is used; the host of `url` may be different.
             url: the absolute URL.
-            limit: the largest accepted number of bytes.
-            what: the name of the object, for errors.
+            limit: the maximum size of the response, in bytes.
+            what: the name of the object, for error messages.
             actions: the actions that the token must allow.
-            accepted: the statuses that are accepted as a response.
+            accepted: the accepted HTTP statuses.
             headers: additional headers.
 
         Raises:
-            RegistryError: the same errors as in `send`, or the response is longer than `limit`.
+            RegistryError: the request failed (see `send`), or the response is longer than `limit`.
         """
 
         async def once() -> RegistryResponse:
@@ -164,10 +164,10 @@ class Exchange:
         return await self.retry(endpoint, once)
 
     async def retry(self, endpoint: RegistryEndpoint, once: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until it succeeds, its error is not retryable, or the attempts of the endpoint are used up.
+        """Repeat a call until it succeeds, it fails with a permanent error, or the endpoint allows no more attempts.
 
         Raises:
-            RegistryError: the error of the last attempt.
+            RegistryError: the last attempt failed.
         """
         attempt = 0
         while True:
@@ -205,7 +205,7 @@ class Exchange:
             raise await read_refusal(response, endpoint, request.method)
 
     async def _send_with_login(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
-        """Send one attempt, which consists of two requests if the registry requires authorization."""
+        """Make one attempt, which consists of two requests if the registry requires authorization."""
         assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a bug
         response = await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
         if response.status != 401:  # noqa: PLR2004 - HTTP's status "Unauthorized"
@@ -245,6 +245,6 @@ class Exchange:
 
 
 def _describe(exc: Exception) -> str:
-    # The message of the connector mentions TLS even for plain HTTP, and repeats the name of the registry.
+    # aiohttp's message mentions TLS even for plain HTTP, and repeats the name of the registry.
     cause = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__

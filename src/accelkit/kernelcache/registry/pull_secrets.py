@@ -1,4 +1,4 @@
-"""Pull secrets of a cache, read individually, without a list, watch or cache."""
+"""Reader of the pull secrets of a cache, which reads each Secret individually, without list, watch or cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.kube.paths import build_object_path, build_secrets_path
 
 # The maximum number of pull secrets for one cache.
 MAX_SECRETS: Final = 16
-# The first of these keys that exists is read.
+# Only the first existing key in this list is read.
 PULL_SECRET_KEYS: Final = (".dockerconfigjson", ".dockercfg")
 
 
@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(_Secret)
 
 
 async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]) -> RegistryCredentials:
-    """Return the logins in Secrets of a namespace.
+    """Return the logins from Secrets in a namespace.
 
     Args:
         api: an open client.

@@ -1,4 +1,4 @@
-"""Responses of a registry: complete small bodies, the next page of a list, refusals with the registry's message."""
+"""Registry responses: complete small bodies, the next page of a list, and errors with the message of the registry."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 _MAX_ERROR_BYTES = 64 << 10
 _MAX_DETAIL_CHARACTERS = 200
-# The longest wait for a small body, because a registry could send it arbitrarily slowly.
+# The maximum time to receive a small body, in seconds, because a registry could send it arbitrarily slowly.
 _BODY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class RegistryResponse:
-    """A complete small response. `following` is the URL of the next page as the registry wrote it, or None."""
+    """A complete small response. `following` is the unchanged URL of the next page, or None."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -31,7 +31,7 @@ class RegistryResponse:
 
 
 async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
-    """Return a complete body.
+    """Return the complete body of a response.
 
     Raises:
         RegistryError: the body is longer than `limit` bytes, takes too long, or is interrupted.
@@ -63,7 +63,7 @@ def read_next_page(response: aiohttp.ClientResponse) -> str | None:
 
 
 async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpoint, method: str) -> RegistryError:
-    """Return the error for a response whose status is not accepted."""
+    """Return an error for a response whose status is not accepted."""
     status = response.status
     detail = ""
     with contextlib.suppress(RegistryError):
@@ -87,7 +87,7 @@ async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpo
 
 
 def is_passing(status: int) -> bool:
-    """Return whether an HTTP status may be temporary; 501 is permanent."""
+    """Return whether an HTTP status may indicate a temporary problem. Status 501 is permanent."""
     return status in {408, 429} or (status >= 500 and status != 501)  # noqa: PLR2004 - HTTP's classes
 
 

@@ -1,4 +1,4 @@
-"""Settings of the registry client: mirrors, plain HTTP, certificates, timeouts, retries."""
+"""Settings of the registry client: mirrors, plain HTTP, certificates, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
 from accelkit.kernelcache.registry.credentials import RegistryCredentials, normalize_registry
 
-# The host of Docker Hub's registry differs from its name in references.
+# The host of the Docker Hub registry differs from its name in references.
 _DOCKER_HUB_HOST = "registry-1.docker.io"
 
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """One server of a repository.
+    """A server for a repository: the registry itself or a mirror.
 
     Attributes:
         registry: the host whose credentials are used.
         base: the URL without `/v2`.
         repository: the name of the repository on this server.
-        attempts: the number of attempts of one request.
-        connects: the number of attempts as long as no connection can be established.
+        attempts: the maximum number of attempts for one request.
+        connects: the maximum number of attempts if no connection can be established.
     """
 
     registry: str
@@ -44,15 +44,15 @@ class RegistrySettings:
 
     Attributes:
         credentials: the logins, by registry.
-        ca_file: a PEM file of certificate authorities that are trusted in addition to those of the system.
-        plain_http: the only registries that are used without TLS (`host` or `host:port`, as in references).
-        mirrors: by registry, the hosts that are queried before it, each with an optional path prefix
-            (`host:port/prefix`).
-        timeout_seconds: the longest wait for a response or for more data, in seconds.
-        connect_seconds: the longest wait for a connection, in seconds; the name lookup may take up to the same time in
-            addition.
-        attempts: the number of attempts of one request to the registry; a mirror has one attempt, because other
-            endpoints follow it.
+        ca_file: a PEM file with certificate authorities that are trusted in addition to those of the operating system.
+        plain_http: the registries that are used without TLS (`host` or `host:port`, as in references).
+        mirrors: the mirrors of each registry, which are queried before the registry. A mirror is a host with an
+            optional path prefix (`host:port/prefix`).
+        timeout_seconds: the maximum time to wait for a response or for more data, in seconds.
+        connect_seconds: the maximum time to wait for a connection, in seconds. The name lookup may take up to the same
+            additional time.
+        attempts: the maximum number of attempts for one request to the registry. For a mirror, there is only one
+            attempt, because other endpoints are queried afterwards.
     """
 
     credentials: RegistryCredentials = field(default_factory=RegistryCredentials)
@@ -72,7 +72,7 @@ class RegistrySettings:
         mirrors: Iterable[str] = (),
         configs: Iterable[Path] = (),
     ) -> RegistrySettings:
-        """Return the settings for the values of command options.
+        """Return the settings from the values of command options.
 
         Args:
             plain_http: the registries that are used without TLS.
@@ -81,7 +81,7 @@ class RegistrySettings:
             configs: files with logins; if empty, the user's Docker logins are used.
 
         Raises:
-            ConfigurationError: a mirror has a different format, or a file cannot be read.
+            ConfigurationError: a mirror has an invalid format, or a file cannot be read.
         """
         by_registry: dict[str, tuple[str, ...]] = {}
         for text in mirrors:
@@ -110,7 +110,7 @@ class RegistrySettings:
         return (*mirrors, self.find_origin(reference))
 
     def find_origin(self, reference: Reference) -> RegistryEndpoint:
-        """Return the registry in the reference, which receives all writes."""
+        """Return the endpoint of the registry in the reference, which receives all writes."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
     def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
@@ -119,10 +119,10 @@ class RegistrySettings:
         return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts, attempts)
 
     def build_tls_context(self) -> ssl.SSLContext:
-        """Return the context for registries with TLS.
+        """Return the TLS context for connections to registries.
 
         Raises:
-            ConfigurationError: the file of certificate authorities cannot be used.
+            ConfigurationError: the file with the certificate authorities cannot be used.
         """
         context = ssl.create_default_context()
         if self.ca_file is not None:

@@ -1,4 +1,4 @@
-"""Uploads of blobs and manifests, with the list of referrers for registries without the referrers API."""
+"""Uploads of blobs and manifests, and of the list of referrers in registries without the referrers API."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ACCEPTED = 202
 
 
 class Uploads:
-    """Writes to the registry of a reference, never to its mirrors.
+    """A writer to the registry of a reference, which never writes to mirrors.
 
     Args:
         exchange: an open exchange.
-        settings: the settings of the registries.
+        settings: the registry settings.
     """
 
     def __init__(self, exchange: Exchange, settings: RegistrySettings) -> None:
@@ -43,7 +43,7 @@ class Uploads:
         """Return whether the repository already has a blob.
 
         Raises:
-            RegistryError: the request was refused, or the registry was not reached.
+            RegistryError: the request was rejected, or the registry was unreachable.
         """
         endpoint = self._settings.find_origin(reference)
         accepted = frozenset({200, 404})
@@ -64,22 +64,22 @@ class Uploads:
         Args:
             reference: the repository.
             blob: the digest and the size of the blob.
-            content: yields the bytes of the blob; called again for each additional attempt.
-            mount_from: another repository of the same registry that has the blob; None if none is known.
+            content: yields the bytes of the blob; called for each attempt.
+            mount_from: another repository in the same registry that has the blob; None if there is no known repository.
 
         Returns:
             Whether bytes were sent.
 
         Raises:
-            CacheError: `content` yields more or fewer bytes than the size in the descriptor.
-            RegistryError: the request was refused, or no attempt reached the registry.
+            CacheError: `content` yielded more or fewer bytes than the descriptor specifies.
+            RegistryError: the request was rejected, or the registry was unreachable in all attempts.
         """
         if await self.has_blob(reference, blob.digest):
             return False
         endpoint = self._settings.find_origin(reference)
 
         async def once() -> bool:
-            # An interrupted transfer leaves an unusable upload, so each attempt begins a new one.
+            # After an interrupted transfer, the upload is unusable, so each attempt begins a new upload.
             location = await self._begin(endpoint, blob, mount_from)
             if location is None:
                 return False
@@ -105,7 +105,7 @@ class Uploads:
         return await self._exchange.retry(endpoint, once)
 
     async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str | None) -> str | None:
-        """Begin an upload, and return the URL for the blob; None if the registry has mounted the blob."""
+        """Begin an upload, and return the URL for the blob; None if the registry mounted the existing blob."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
         start = endpoint.build_url("blobs/uploads/") + query
         accepted = frozenset({_CREATED, _ACCEPTED})
@@ -121,14 +121,15 @@ class Uploads:
         return f"{url}{'&' if url.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
 
     async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
-        """Write a manifest under the tag of the reference; without a tag, under its digest.
+        """Write a manifest under the tag of the reference, or under its digest if the reference has no tag.
 
         Returns:
             The digest of the manifest.
 
         Raises:
             CacheError: the reference has a different digest, or the content is not a manifest.
-            RegistryError: the request was refused, the registry was not reached, or it stored a different digest.
+            RegistryError: the request was rejected, the registry was unreachable, or it stored the manifest under a
+                different digest.
         """
         endpoint = self._settings.find_origin(reference)
         digest = compute_digest(content)
@@ -164,7 +165,7 @@ class Uploads:
         )
 
     async def _list_under_tag(self, repository: Reference, subject: str, entry: Descriptor) -> None:
-        """Add a referrer to the tag that replaces the list in registries without the referrers API."""
+        """Add a referrer to the list under the fallback tag, which registries without the referrers API require."""
         endpoint = self._settings.find_origin(repository)
         url = endpoint.build_url(f"manifests/{subject.replace(':', '-')}")
         answer = await self._exchange.read(
@@ -183,7 +184,7 @@ class Uploads:
                 raise CacheError(f"cannot add a signature to {url}, because it is not an index")
             if any(descriptor.digest == entry.digest for descriptor in document.manifests):
                 return
-            # Entries and unknown fields from other tools must not change.
+            # Entries and unknown fields from other tools must be preserved.
             listed = msgspec.json.decode(answer.content)
         listed["manifests"] = [*(listed["manifests"] or ()), msgspec.to_builtins(entry)]
         async with self._put(endpoint, url, msgspec.json.encode(listed), OCI_INDEX):
@@ -191,7 +192,7 @@ class Uploads:
 
 
 class _BlobBody:
-    """The body of an upload. It stores an error of its source, which is not an error of the registry."""
+    """The body of an upload. It records an error of its source, which is not an error of the registry."""
 
     def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
         self.failure: Exception | None = None

@@ -1,7 +1,7 @@
 """Signatures of images, verified against signer policies.
 
-accelkit verifies them itself, because sigstore's library for Python verifies only Sigstore certificates in bundles. It
-does not verify signature images of cosign 2, plain keys or private authorities.
+accelkit does not use only the Python library `sigstore`, because it verifies only Sigstore certificates in bundles. It
+does not support signature images from cosign 2, public keys without certificates, or private authorities.
 """
 
 from accelkit.kernelcache.signatures.findings import Failure, RejectionReason, Signature, UnverifiedError

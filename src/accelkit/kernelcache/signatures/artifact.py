@@ -1,4 +1,4 @@
-"""Verification of bundles for files, as required by the client protocol of Sigstore's conformance suite."""
+"""Verification of bundles for files, which the client protocol of Sigstore's conformance suite requires."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoo
 
     Args:
         bundle: the path of the bundle.
-        artifact: the path of the file, or `sha256:` and its digest.
+        artifact: the path of the file, or its digest (`sha256:…`).
         signer: the required signer.
         trust: Sigstore's trusted root.
 
     Raises:
         ConfigurationError: a file cannot be read.
-        RejectedError: the bundle has no valid signature by the signer for the file.
+        RejectedError: the bundle does not contain a valid signature of the file by the signer.
     """
     try:
         if bundle.stat().st_size > MAX_SIGNATURE_BYTES:
@@ -83,7 +83,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
 
 
 def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
-    """Return the SHA-256 digest of an artifact, and its bytes if it is a small file, or None."""
+    """Return the SHA-256 digest of an artifact. If it is a small file, also return its content; otherwise, None."""
     path = Path(artifact)
     if path.is_file():
         try:

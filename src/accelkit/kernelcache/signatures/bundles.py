@@ -1,4 +1,4 @@
-"""Sigstore bundles as cosign 3 attaches them to an image: an envelope (DSSE) with a statement (in-toto)."""
+"""Sigstore bundles that cosign 3 attaches to an image: DSSE envelopes with in-toto statements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.kernelcache.signatures.documents import JSON_OBJECT, read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
-# The only predicate for signatures of an image; all other predicates are attestations about it.
+# The predicate type of image signatures. All other predicate types are attestations about the image.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
-# The annotation in which cosign repeats the predicate outside the bundle as a hint.
+# The annotation in which cosign repeats the predicate type outside the bundle as a hint.
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
@@ -40,9 +40,9 @@ _statement = msgspec.json.Decoder(_Statement)
 
 
 def may_be_bundle(referrer: Descriptor) -> bool:
-    """Return whether an entry in a list of referrers may be a bundle; the type in its manifest decides.
+    """Return whether an entry in a list of referrers may be a bundle. The type in its manifest is decisive.
 
-    The entries of some lists have no type, or have the type of the empty configuration, which cosign 3 writes.
+    Some lists contain entries without a type, or with the type of the empty configuration, which cosign 3 writes.
     """
     return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 
@@ -51,7 +51,7 @@ def read_bundle(content: bytes) -> Any:
     """Parse a bundle of any version.
 
     Returns:
-        A bundle of `sigstore_models`, which supports all kinds of verification material.
+        A bundle object from `sigstore_models`, which supports all kinds of verification material.
 
     Raises:
         RejectedError: the content is not a bundle.
@@ -62,7 +62,7 @@ def read_bundle(content: bytes) -> Any:
         raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
     document = read_json(content, JSON_OBJECT, "the bundle")
     try:
-        # A bundle without a log omits the list, which the models require.
+        # A bundle without a log entry omits the list of log entries, which the models require.
         document["verificationMaterial"].setdefault("tlogEntries", [])
         return Bundle.from_json(msgspec.json.encode(document))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
@@ -70,7 +70,7 @@ def read_bundle(content: bytes) -> Any:
 
 
 def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEvidence:
-    """Return the signature of an image in a bundle.
+    """Return the image signature in a bundle.
 
     Args:
         content: the JSON of the bundle.
@@ -78,7 +78,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
         source: the origin of the bundle, for messages.
 
     Raises:
-        RejectedError: the bundle cannot be read, is not a signature of an image, or signs another image.
+        RejectedError: the bundle cannot be read, is not an image signature, or is a signature of another image.
     """
     bundle = read_bundle(content)
     envelope = bundle.dsse_envelope
@@ -93,7 +93,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
 
 
 def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
-    """Return the signature of a bundle's envelope, without a check of its payload.
+    """Return the signature of a bundle's envelope, without checking the payload.
 
     Raises:
         RejectedError: the verification material cannot be read.
@@ -117,7 +117,7 @@ def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
 
 
 def encode_pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the signed bytes of an envelope (pre-authentication encoding): type and payload, each with its length."""
+    """Return the signed bytes of an envelope (pre-authentication encoding): its type and payload with their lengths."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -139,7 +139,7 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def read_material(bundle: Any) -> dict[str, Any]:
-    """Return the fields of `SignatureEvidence` from the verification material of a bundle.
+    """Return the values from a bundle's verification material for fields of `SignatureEvidence`.
 
     Raises:
         RejectedError: a certificate cannot be read, or the material has more than one log entry.
@@ -181,7 +181,7 @@ def _convert_record(entry: Any) -> LogRecord:
 
 
 def _convert_for_sigstore(bundle: Any) -> Any:
-    """Return the same bundle as an object of `sigstore`; None if `sigstore` does not support this kind of material."""
+    """Return a bundle as an object from `sigstore`; None if `sigstore` does not support this kind of bundle."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 

@@ -1,4 +1,4 @@
-"""Checks of signers' certificates: path, usage, identity."""
+"""Checks of signer certificates: path, usage and identity."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
-# Fulcio's extensions for the issuer: the first contains plain text, the second DER.
+# Fulcio's extensions for the issuer. The first contains plain text, the second contains DER.
 _ISSUER_V1 = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _OTHER_NAME = ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _UTF8_STRING = 0x0C
 _LONG_LENGTH = 0x80
-# The extended key usages that include signing code.
+# The extended key usages that include code signing.
 _SIGNING_CODE = frozenset({ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 
 
@@ -32,7 +32,7 @@ def check_path(
     *,
     private: bool = False,
 ) -> list[x509.Certificate]:
-    """Build a path from a certificate to a trusted certificate, valid at a given time, and check its usages.
+    """Build a certificate path to a trusted certificate that is valid at a given time, and check the key usages.
 
     A missing key usage never restricts a certificate (RFC 5280, section 4.2.1.3), as in cosign and containers/image.
 
@@ -41,14 +41,15 @@ def check_path(
         chain: untrusted certificates from the signature.
         authorities: the trusted authorities.
         at: the time at which the path must be valid.
-        private: whether to check the extended key usage of the signer's certificate like cosign: a missing extension
-            and `anyExtendedKeyUsage` do not restrict the certificate.
+        private: whether a missing extended key usage and `anyExtendedKeyUsage` are accepted for the signer's
+            certificate, as in cosign.
 
     Returns:
-        The path above the certificate, its issuer first.
+        The certificates above the given certificate, beginning with its issuer.
 
     Raises:
-        RejectedError: there is no path, the certificate had expired, or it is not intended for code signing.
+        RejectedError: there is no valid path, the certificate was expired at that time, or it is not intended for code
+            signing.
     """
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise RejectedError(
@@ -56,7 +57,7 @@ def check_path(
             f"the certificate was valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC, not at {at:%Y-%m-%d %H:%M:%S}",
         )
-    # The default policies require the TLS client usage; the code signing usage is checked below.
+    # The default policies require the TLS client usage. The code signing usage is checked below.
     usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
     above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
     above = above.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _check_signs_certificates)
@@ -108,7 +109,8 @@ def check_identity(
     """Check the identity in a certificate.
 
     Returns:
-        The matching subject, or the first subject if none is required; and the issuer, or None if it is missing.
+        The matching subject (or the first subject, if no subject is required), and the issuer (or None, if it is
+        missing).
 
     Raises:
         RejectedError: the certificate has a different subject or issuer.
@@ -128,7 +130,7 @@ def check_identity(
 
 
 def read_subjects(certificate: x509.Certificate) -> list[str]:
-    """Return the subject alternative names: URIs, e-mail addresses, and Fulcio's form of user names."""
+    """Return the subject alternative names: URIs, email addresses, and Fulcio's user names."""
     names = _read_extensions(certificate).get(x509.SubjectAlternativeName)
     if not isinstance(names, x509.SubjectAlternativeName):
         return []
@@ -141,7 +143,7 @@ def read_subjects(certificate: x509.Certificate) -> list[str]:
 
 
 def read_issuer(certificate: x509.Certificate) -> str | None:
-    """Return the issuer of the identity; None if the extensions for it are missing or contradict each other."""
+    """Return the issuer of the identity; None if its extensions are missing or contradict each other."""
     old, new = (_read_unrecognized(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
     values = []
     if old is not None:
@@ -152,10 +154,10 @@ def read_issuer(certificate: x509.Certificate) -> str | None:
 
 
 def read_key(certificate: x509.Certificate) -> PublicKey:
-    """Return the key of a certificate.
+    """Return the public key of a certificate.
 
     Raises:
-        RejectedError: the kind of the key is unsupported, or it is too weak.
+        RejectedError: the key type is not supported, or the key is too weak.
     """
     try:
         key = wrap_public_key(certificate.public_key())

@@ -1,4 +1,4 @@
-"""Strict JSON, so that a signed document has the same meaning for every parser."""
+"""Strict JSON parser, which ensures that a signed document has the same meaning for every parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JSON_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 def read_json(
     content: bytes, decoder: msgspec.json.Decoder[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE
 ) -> _T:
-    """Decode a document strictly: UTF-8, no repeated fields in an object, only numbers that JSON defines.
+    """Decode a document. It must be UTF-8, without repeated fields in an object, and with only standard JSON numbers.
 
     Args:
         content: the bytes of the document.
@@ -29,7 +29,7 @@ def read_json(
         RejectedError: the document cannot be read or is ambiguous.
     """
     try:
-        # msgspec silently uses the last of several fields with the same name; the standard library can detect them.
+        # If a field is repeated, msgspec silently uses the last value. The standard library can detect repeated fields.
         json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
         return decoder.decode(content)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:

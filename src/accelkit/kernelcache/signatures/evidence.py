@@ -13,20 +13,20 @@ from cryptography import x509
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
 
-# The limit for each part of a signature.
+# The size limit for each part of a signature.
 MAX_SIGNATURE_BYTES = 1 << 20
-# The last second that a date can represent, and the largest integer that all JSON parsers read exactly.
+# The last second that `datetime` can represent, and the largest integer that all JSON parsers read exactly.
 _LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 _LAST_INTEGER = (1 << 53) - 1
 
 
 class SignatureMaterial(msgspec.Struct, frozen=True):
-    """An unverified signature that was attached to an image, stored so that it can be verified again.
+    """An unverified signature that was attached to an image. It is stored so that it can be verified again.
 
     Attributes:
-        source: its origin, for messages.
-        content: a bundle, or the payload that cosign 2 signs.
-        annotations: the annotations of the payload's layer; None for a bundle.
+        source: the origin of the signature, for messages.
+        content: a bundle, or the payload that cosign 2 signed.
+        annotations: the annotations of the layer with the payload; None for a bundle.
     """
 
     source: str
@@ -36,15 +36,15 @@ class SignatureMaterial(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LogRecord:
-    """An unverified entry of a transparency log.
+    """An unverified entry in a transparency log.
 
     Attributes:
-        body: the entry in the canonical form of the log.
+        body: the entry, in the canonical form of the log.
         log_id: the SHA-256 of the log's key; only a hint.
-        log_index: the index in the log.
-        integrated_time: seconds since 1970, or None; only the promise verifies it.
-        promise: the log's signature over the four fields above, or None.
-        proof: sigstore's entry with an inclusion proof and a checkpoint, or None.
+        log_index: the index of the entry in the log.
+        integrated_time: the time of the entry in seconds since 1970, or None. It is verified only by the promise.
+        promise: the signature of the log over the previous four fields, or None.
+        proof: sigstore's object for the entry, with an inclusion proof and a checkpoint, or None.
 
     Raises:
         RejectedError: the index or the time is out of range.
@@ -63,36 +63,36 @@ class LogRecord:
 
     @property
     def promised_at(self) -> datetime | None:
-        """The time at which the log states that it added the entry; None if there is no promise."""
+        """The time at which the log added the entry, according to the promise; None if there is no promise."""
         if self.promise is None or self.integrated_time is None:
             return None
         return datetime.fromtimestamp(self.integrated_time, UTC)
 
     @property
     def proven_index(self) -> int:
-        """The index in the log, verified by the promise or the proof; only a promise verifies `log_index`."""
+        """The index in the log, verified by the promise or the proof. `log_index` is verified only by the promise."""
         return int(self.proof.inclusion_proof.log_index) if self.promise is None else self.log_index
 
 
 @dataclass(frozen=True)
 class SignatureEvidence:
-    """A signature with a claim about the correct image, whose signer is not verified yet.
+    """A signature whose payload refers to the correct image, but whose signer is not verified yet.
 
     Attributes:
         format: `cosign-v2` or `cosign-v3`.
-        source: its origin, for messages.
+        source: the origin of the signature, for messages.
         signed: the signed bytes; None if only their digest is known.
         signed_digest: the SHA-256 of the signed bytes.
-        payload_digest: the SHA-256 of the payload; differs from `signed_digest` only for envelopes.
-        signature: the raw signature.
-        enveloped: whether it is the signature of an envelope (DSSE).
-        certificate: the certificate of the signer, or None for a plain key.
+        payload_digest: the SHA-256 of the payload, which differs from `signed_digest` only for envelopes.
+        signature: the raw bytes of the signature.
+        enveloped: whether this is the signature of a DSSE envelope.
+        certificate: the certificate of the signer, or None for a public key without a certificate.
         chain: untrusted certificates from the signature.
-        hint: the key hint in the bundle, or None.
+        hint: the key hint from the bundle, or None.
         record: the log entry, or None.
-        timestamps: RFC 3161 responses over the signature, in DER.
-        annotations: the claims of the signature in addition to the digest.
-        bundle: the bundle as an object of sigstore, if sigstore can verify it.
+        timestamps: RFC 3161 responses for the signature, in DER.
+        annotations: the signed claims in addition to the digest.
+        bundle: the bundle as an object from sigstore, if sigstore can verify it.
     """
 
     format: str
@@ -111,10 +111,10 @@ class SignatureEvidence:
     bundle: Any = None
 
     def check(self, key: PublicKey) -> None:
-        """Check that the signature was made with a key.
+        """Check that the signature was created with a key.
 
         Raises:
-            RejectedError: the signature was not made with this key.
+            RejectedError: the signature was not created with this key.
         """
         if self.signed is None:
             key.check_digest(self.signature, self.signed_digest)

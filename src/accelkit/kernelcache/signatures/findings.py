@@ -1,4 +1,4 @@
-"""Results of signature verification: a valid signature, or the reasons for the rejection."""
+"""Results of signature verification: a valid signature, or the reasons for its rejection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 
 from accelkit.errors import SignatureError
 
-# Messages are written to the status of objects and to terminals.
+# Messages are written to the status of Kubernetes objects and to terminals.
 MAX_MESSAGE_LENGTH = 500
 
 
 class RejectionReason(enum.StrEnum):
-    """The reason for a rejection, in order of progress; for the last two reasons, the result is unknown."""
+    """The reason for a rejection, in the order of the checks. For the last two reasons, the result is unknown."""
 
     NOT_COVERED = "NotCovered"
     NO_SIGNATURES = "NoSignatures"
@@ -33,7 +33,7 @@ class RejectionReason(enum.StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether the result is unknown, so a later attempt may produce a verdict."""
+        """Whether the result is unknown, so that a later attempt may produce a verdict."""
         return self in {RejectionReason.REGISTRY_UNAVAILABLE, RejectionReason.TRUST_ROOT_UNAVAILABLE}
 
 
@@ -47,9 +47,9 @@ class Signature:
         format: `cosign-v2` or `cosign-v3`.
         identity: the subject of the certificate, or `sha256:…` of the public key.
         issuer: the issuer of the identity; None for a key.
-        log_index: the index in the transparency log; None if no entry was verified.
-        signed_at: the verified time of the signature, or None.
-        source: its origin.
+        log_index: the index of the entry in the transparency log; None if no entry was verified.
+        signed_at: the verified signing time, or None.
+        source: the origin of the signature.
     """
 
     policy: str
@@ -64,9 +64,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why one signature does not satisfy one signer; an empty `source` or `signer` means all of them.
+    """The reason why a signature was rejected for a signer.
 
-    If the registry was not reached, `beside_mirrors` states whether all of its mirrors have responded.
+    An empty `source` or `signer` means all signatures or all signers. If the registry was unreachable, `beside_mirrors`
+    is set if all of its mirrors responded.
     """
 
     reason: RejectionReason
@@ -85,11 +86,11 @@ class Failure:
 
 
 class RejectedError(SignatureError):
-    """One signature does not satisfy one signer.
+    """A signature is not from the required signer, or it is invalid.
 
     Args:
         reason: the reason for the rejection.
-        message: one sentence for users.
+        message: a sentence for users.
     """
 
     def __init__(self, reason: RejectionReason, message: str) -> None:
@@ -101,8 +102,8 @@ class UnverifiedError(SignatureError):
     """No signature of an image satisfies a policy, or the result is unknown.
 
     Args:
-        message: one sentence for users.
-        failures: the failures of each signature and signer; at least one.
+        message: a sentence for users.
+        failures: the failures of each signature and signer; not empty.
         next_step: the next step for users.
     """
 
@@ -115,8 +116,8 @@ class UnverifiedError(SignatureError):
 def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
     """Return the failure to report first.
 
-    The failure with the most progress comes first. A temporary failure precedes all others, because the unread object
-    may be the valid signature, so the result is unknown.
+    This is the failure that passed the most checks. A temporary failure has precedence, because the object that could
+    not be read may be the valid signature, so the result is unknown.
     """
     order = list(RejectionReason)
     return max(failures, key=lambda failure: order.index(failure.reason))

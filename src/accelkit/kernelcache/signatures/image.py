@@ -1,4 +1,4 @@
-"""Verification of an image: resolve it to a digest, fetch its signatures in both formats, apply the policies."""
+"""Verification of an image: resolution to a digest, download of signatures in both formats, and policy evaluation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.signer_policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
-# The limits for one image: verified signatures per format, and stored failures.
+# The limits for one image: the number of verified signatures per format, and of stored failures.
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
 
@@ -38,7 +38,7 @@ class Verification:
         image: the reference with the verified digest.
         manifest: the manifest with that digest.
         signatures: one signature for each policy that covers the image.
-        policy_digest: the digest of the policies and of the files that they name.
+        policy_digest: the digest of the policies and of the files that they refer to.
         material: all readable signatures of the image, by any signer.
     """
 
@@ -71,9 +71,9 @@ async def verify_image(
         client: an open client.
         image: the image, by tag or digest. Use only the digest in the result, because tags can change.
         policies: the signer policies.
-        namespace: the namespace for which the policies are selected; None for no particular namespace.
-        clock: returns the time at which certificates without a verified signing time must be valid.
-        patience_seconds: the total time limit for all requests.
+        namespace: the namespace in which the image is used; None for no specific namespace.
+        clock: returns the current time, at which certificates must be valid if there is no verified signing time.
+        patience_seconds: the time limit for all requests together, in seconds.
 
     Raises:
         UnverifiedError: no policy covers the image, a policy is not satisfied, or the result is unknown.
@@ -98,7 +98,7 @@ async def verify_image(
     def satisfy_all() -> tuple[Signature, ...]:
         return tuple(_satisfy(policy, attached, policies.trust, now, pinned) for policy in covering)
 
-    # Verification takes CPU time, during which the event loop of a service must continue to run.
+    # Verification requires CPU time, during which the event loop of a service must not be blocked.
     signatures = await asyncio.to_thread(satisfy_all)
     return Verification(pinned, manifest, signatures, policies.digest, attached.material)
 
@@ -111,20 +111,20 @@ def judge_material(
     namespace: str | None = None,
     now: datetime,
 ) -> tuple[Signature, ...]:
-    """Verify kept signatures of an image like those from a registry, without a request.
+    """Verify stored signatures of an image, without requests to a registry.
 
     Args:
         image: the image, by digest; its name selects the policies.
         material: the material of an earlier `Verification`.
         policies: the signer policies.
-        namespace: the namespace for which the policies are selected; None for no particular namespace.
-        now: the time at which certificates without a verified signing time must be valid.
+        namespace: the namespace in which the image is used; None for no specific namespace.
+        now: the time at which certificates must be valid if there is no verified signing time.
 
     Returns:
         One signature for each policy that covers the image.
 
     Raises:
-        UnverifiedError: no policy covers the image, or these signatures do not satisfy a policy; a registry may have
+        UnverifiedError: no policy covers the image, or these signatures do not satisfy a policy. A registry may have
             newer signatures.
     """
     covering = _select(policies, image, namespace)
@@ -192,7 +192,7 @@ def _satisfy(policy: SignerPolicy, attached: _Attached, trust: TrustRoot, now: d
 
 
 async def _fetch_signatures(client: RegistryClient, image: Reference) -> _Attached:
-    """Return all readable signatures, and failures for the others, because one valid signature is sufficient."""
+    """Return all readable signatures, and a failure for each unreadable one. One valid signature is sufficient."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each(client, image)) for each in (_fetch_bundles, _fetch_signature_images)]
     new, old = (task.result() for task in tasks)
@@ -223,20 +223,21 @@ async def _fetch_bundles(client: RegistryClient, image: Reference) -> _Attached:
 
 
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """Return the referrers that may be bundles: stated signatures, then attestations, then entries without a type.
+    """Return the referrers that may be bundles: likely signatures first, then attestations, then untyped entries.
 
-    An entry with another type is not a bundle. The entries of some lists have no type, or have the type of the empty
-    configuration, which cosign 3 writes to the fallback tag. For these entries, the type in the manifest decides.
+    An entry with a different type is not a bundle. Some lists contain entries without a type, or with the type of the
+    empty configuration, which cosign 3 writes to the fallback tag. For these entries, the type in the manifest is
+    decisive.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
     return sorted(candidates, key=_rank)
 
 
 def _rank(referrer: Descriptor) -> int:
-    """Return the position of an entry in the order; the annotation is only a hint, and the bundle decides."""
+    """Return the position of an entry in the order. The annotation is only a hint; the bundle is decisive."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
-    # Otherwise, many attestations could use up the limit before the signature is read.
+    # Otherwise, many attestations could exhaust the limit before the signature is read.
     stated = referrer.annotations.get(bundles.PREDICATE_ANNOTATION, bundles.SIGN_PREDICATE)
     return 0 if stated == bundles.SIGN_PREDICATE else 1
 
@@ -258,7 +259,7 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
 
 
 async def _fetch_signature_images(client: RegistryClient, image: Reference) -> _Attached:
-    """Return the layers of the signature images that cosign 2 tags, from the registry and its mirrors."""
+    """Return the layers of the signature images from cosign 2, which are tagged, from the registry and its mirrors."""
     tag = simple_signing.build_signature_tag(image.require_digest())
     manifests, problems = await client.read_manifests(image.with_tag(tag))
     failures = [_convert_error(problem, tag) for problem in problems]
@@ -291,7 +292,7 @@ def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
 
 
 def _identify(layer: Descriptor) -> tuple[str, str]:
-    # Several signatures of one image have the same payload and differ only in their annotations.
+    # Several signatures of one image have the same payload, and differ only in their annotations.
     return layer.digest, repr(sorted(layer.annotations.items()))
 
 

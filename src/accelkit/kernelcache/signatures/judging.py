@@ -1,7 +1,8 @@
-"""Verification of one signature against one signer of a policy.
+"""Verification that a signature is from a signer in a policy.
 
-This module performs all checks. It uses sigstore for the log, the certificate log and timestamps. If sigstore supports
-the kind of signature (a bundle with a certificate of Fulcio and a log entry), it must also accept the signature.
+This module performs all checks. It uses the library `sigstore` for the log, the certificate log and timestamps. If
+sigstore supports the kind of signature (a bundle with a Fulcio certificate and a log entry), sigstore must also accept
+the signature.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 @dataclass(frozen=True)
 class VerifiedSigner:
-    """The verified signer of a signature, with its verified time.
+    """The verified signer of a signature, and the verified signing time.
 
-    `issuer` is None for a key; `log_index` and `signed_at` are None if they are not verified.
+    `issuer` is None for a key. `log_index` and `signed_at` are None if they are not verified.
     """
 
     identity: str
@@ -36,16 +37,16 @@ class VerifiedSigner:
 
 
 def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
-    """Verify a signature with a claim about the correct image.
+    """Verify that a signature is from a signer. The payload of the signature is already checked.
 
     Args:
         evidence: the signature.
         signer: the expected signer.
-        trust: Sigstore's trusted root, used only if the signer requires it.
-        now: the time at which a certificate without a verified signing time must be valid.
+        trust: Sigstore's trusted root, which is used only if the signer requires it.
+        now: the time at which the certificate must be valid if there is no verified signing time.
 
     Raises:
-        RejectedError: the signature does not satisfy the signer.
+        RejectedError: the signature is invalid or not from the signer.
     """
     try:
         verified = (
@@ -56,7 +57,7 @@ def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoo
     except RejectedError:
         raise
     except Exception as exc:
-        # Four libraries parse untrusted data here. Their other errors also reject the signature.
+        # Four libraries parse untrusted data here. If they raise any other error, the signature is also rejected.
         raise RejectedError(
             RejectionReason.UNREADABLE, f"cannot verify the signature: {type(exc).__name__}: {exc}"
         ) from exc
@@ -71,7 +72,7 @@ def _judge_by_key(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot,
         raise RejectedError(RejectionReason.OTHER_KIND, "the signature was made with a certificate, not with a key")
     hinted = [key for key in signer.keys if key.hint == evidence.hint]
     rejected = RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with any of the keys")
-    # A hint is not binding: without a match, each key is tried.
+    # A hint is not binding. If no key matches the hint, all keys are tried.
     for key in hinted or signer.keys:
         try:
             evidence.check(key)
@@ -112,7 +113,7 @@ def _judge_by_certificate(
     if signer.keyless:
         _check_promise_of_certificate_log(certificate, path, trust)
     identity, issuer = check_identity(certificate, signer.issuer, signer.subject)
-    # sigstore supports only certificates of ECDSA keys, and no log entries of the kind intoto.
+    # sigstore supports only certificates for ECDSA keys, and does not support log entries of the kind `intoto`.
     supported = isinstance(key.key, ec.EllipticCurvePublicKey) and not is_intoto(evidence.record)
     if signer.keyless and evidence.bundle is not None and supported:
         _check_with_sigstore(evidence, trust)
@@ -120,16 +121,16 @@ def _judge_by_certificate(
 
 
 def _names_private_subject(signer: Signer) -> bool:
-    """Return whether a signer is a named subject of a private authority.
+    """Return whether a signer has a private authority and a required subject.
 
-    cosign requires a subject, and then accepts certificates without a usage. If an authority is trusted as a whole, a
-    certificate without a usage could belong to any of its servers or clients.
+    cosign always requires a subject, and accepts certificates without an extended key usage. If the policy requires no
+    subject, a certificate without this usage could belong to any server or client of the authority.
     """
     return signer.authorities is not None and signer.subject is not None
 
 
 def _verify_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
-    """Check the log entry, and return the times that timestamp authorities and the log state for the signature."""
+    """Check the log entry, and return the signing times from timestamp authorities and from the log."""
     times = verify_timestamps(evidence, trust.timestampers) if evidence.timestamps else []
     if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
         times.append(moment)
@@ -171,7 +172,7 @@ def _check_with_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
     from sigstore.verify.policy import UnsafeNoOp  # noqa: PLC0415 - the same
     from sigstore_models.common.v1 import HashAlgorithm  # noqa: PLC0415 - the same
 
-    # The identity is already checked, with expressions that sigstore does not support.
+    # The identity is already checked, using regular expressions that sigstore does not support.
     any_identity = UnsafeNoOp()
     try:
         if evidence.enveloped:

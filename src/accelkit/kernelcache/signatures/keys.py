@@ -31,7 +31,7 @@ class PublicKey:
     """A public key.
 
     Attributes:
-        key: the key object of `cryptography`.
+        key: the key object from `cryptography`.
         der: the SubjectPublicKeyInfo of the key.
     """
 
@@ -40,12 +40,12 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """`sha256:` and the hash of its SubjectPublicKeyInfo in hexadecimal digits."""
+        """The hash of the SubjectPublicKeyInfo, in the form `sha256:…`."""
         return f"sha256:{hashlib.sha256(self.der).hexdigest()}"
 
     @property
     def hint(self) -> str:
-        """The hint for the key in a bundle of cosign: base64 of the same hash."""
+        """The key hint in cosign bundles: the base64 form of the same hash."""
         return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
 
     @property
@@ -60,12 +60,12 @@ class PublicKey:
         return None
 
     def check(self, signature: bytes, data: bytes) -> None:
-        """Check a signature over data.
+        """Check a signature of data.
 
-        cosign uses SHA-256 for every curve, and other tools use the hash of the curve.
+        cosign uses SHA-256 for all curves. Other tools use the hash function that matches the curve.
 
         Raises:
-            RejectedError: the signature was not made with this key, or the kind of the key is not supported.
+            RejectedError: the signature was not created with this key, or the key type is not supported.
         """
         if isinstance(self.key, ec.EllipticCurvePublicKey):
             curve_hash = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
@@ -76,10 +76,11 @@ class PublicKey:
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
-        """Check a signature over data, given only the SHA-256 digest of the data.
+        """Check a signature of data, given only the SHA-256 digest of the data.
 
         Raises:
-            RejectedError: the signature was not made with this key, or the key signs only data, not digests.
+            RejectedError: the signature was not created with this key, or this key type requires the data instead of a
+                digest.
         """
         if isinstance(self.key, ed25519.Ed25519PublicKey):
             raise RejectedError(
@@ -106,15 +107,15 @@ class PublicKey:
 
 
 def wrap_public_key(key: PublicKeyTypes) -> PublicKey:
-    """Return the public key for a key object of `cryptography`."""
+    """Return the public key for a key object from `cryptography`."""
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
-    """Return the public keys in a policy, at least one.
+    """Return the public keys in a policy, which must contain at least one key.
 
     Raises:
-        ConfigurationError: a key cannot be read, is private, or is too weak.
+        ConfigurationError: a key cannot be read, is a private key, or is too weak.
     """
     if b"PRIVATE KEY" in pem:
         raise ConfigurationError(

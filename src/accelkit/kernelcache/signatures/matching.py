@@ -1,4 +1,4 @@
-"""Matching of texts in a policy: exactly, by an anchored regular expression, or by a glob."""
+"""Matching of policy values: exact, with an anchored regular expression, or with a glob."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from accelkit.kernelcache.oci.reference import DOCKER_HUB
 MAX_PATTERN_LENGTH = 1024
 MAX_TEXT_LENGTH = 4096
 _MAX_PATTERN_MEMORY = 1 << 20
-# No useful pattern matches both of these, so a pattern that matches them matches any identity.
+# No useful pattern matches both texts, so a pattern that matches them is assumed to match any identity.
 _PROBES = ("https://one.example/a?b#c", "two@other.example")
 
 
 @dataclass(frozen=True)
 class TextMatch:
-    """A match for one text, or for all texts that match a regular expression from start to end.
+    """A condition for a text: an exact value, or a regular expression that must match the entire text.
 
-    The expressions are those of RE2, which take linear time. Unlike cosign's, they are anchored, so
-    `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
+    The syntax of the expressions is that of RE2, which matches in linear time. Unlike in cosign, the expressions are
+    anchored, so `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
     """
 
     exact: str = ""
     pattern: str = ""
 
     def matches(self, text: str) -> bool:
-        """Return whether a text matches; texts over 4096 characters or with unprintable characters never match."""
+        """Return whether a text matches. Texts over 4096 characters or with unprintable characters never match."""
         if len(text) > MAX_TEXT_LENGTH or not text.isprintable():
             return False
         if self.pattern:
@@ -42,10 +42,10 @@ class TextMatch:
 
 
 def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
-    """Return the match for the two policy fields that describe a text; None if both are empty.
+    """Return the condition from the policy fields for an exact value and for a pattern; None if both are empty.
 
     Raises:
-        ConfigurationError: both are set, or the expression is invalid, too long, or matches any identity.
+        ConfigurationError: both fields are set, or the expression is invalid, too long, or matches any identity.
     """
     if exact and pattern:
         raise ConfigurationError(f"{what} is set both exactly and as a pattern; set only one of them")
@@ -78,12 +78,12 @@ def _compile(pattern: str, what: str = "a policy") -> Any:
 
 
 def parse_image_pattern(text: str, where: str) -> str:
-    """Return a pattern for names of images in normalized form, for example with `library/` for `docker.io/nginx`.
+    """Return an image name pattern in normalized form, for example with `library/` for `docker.io/nginx`.
 
     A pattern that no name can match is rejected, because the policy would then have no effect.
 
     Raises:
-        ConfigurationError: the pattern has no registry, or has parts other than registry and repository.
+        ConfigurationError: the pattern has no registry, or has parts other than a registry and a repository.
     """
     if text == "**":
         return text
@@ -106,6 +106,6 @@ def parse_image_pattern(text: str, where: str) -> str:
 
 
 def compile_glob(pattern: str) -> Any:
-    """Compile a glob: `*` matches a part of one path component, `**` any number of components."""
+    """Compile a glob, in which `*` matches a part of one path component, and `**` any number of components."""
     stars = {"**": "(?s:.*)", "*": "[^/]*"}
     return _compile("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))

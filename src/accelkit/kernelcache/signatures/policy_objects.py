@@ -1,6 +1,6 @@
-"""Signer policies from the SignerPolicy objects of a cluster, some of which may be invalid.
+"""Signer policies from the SignerPolicy objects in a cluster, some of which may be invalid.
 
-An invalid policy never weakens the others: until it is corrected, all images that it may cover are rejected.
+An invalid policy never weakens other policies: until it is corrected, all images that it may cover are rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_CAUSE = 512
 
 
 class _Coverage(msgspec.Struct, frozen=True):
-    """The fields of a spec that determine the covered images, for specs with errors in other fields."""
+    """The fields of a spec that determine the covered images, used if other fields are invalid."""
 
     images: object = None
     namespaces: object = None
@@ -47,8 +47,8 @@ class PolicySet:
     """The policies of a cluster.
 
     Attributes:
-        policies: the valid policies, sorted by name; their digest includes the invalid objects.
-        broken: the error of each invalid policy, with the next step, by name.
+        policies: the valid policies, sorted by name. Their digest also covers the invalid objects.
+        broken: the error in each invalid policy, with the next step, by policy name.
     """
 
     policies: SignerPolicies
@@ -57,22 +57,22 @@ class PolicySet:
     _digests: Mapping[str, str]
 
     def find_broken(self, image: Reference, namespace: str | None) -> str | None:
-        """Return the error of an invalid policy that may cover an image; None if there is no such policy.
+        """Return the error in an invalid policy that may cover an image; None if there is no such policy.
 
         Args:
             image: the image, by tag or digest.
-            namespace: the namespace of the image; None for no particular namespace.
+            namespace: the namespace in which the image is used; None for no specific namespace.
         """
         return next((self.broken[each.name] for each in self._covered if each.covers(image, namespace)), None)
 
     def narrow(self, image: Reference, namespace: str | None) -> SignerPolicies:
-        """Return only the policies that cover an image, with a digest that changes only if one of them changes.
+        """Return only the policies that cover an image, with a digest that depends only on these policies.
 
         The verdict on the image is the same as with all policies.
 
         Args:
             image: the image, by tag or digest.
-            namespace: the namespace of the image; None for no particular namespace.
+            namespace: the namespace in which the image is used; None for no specific namespace.
         """
         content = PolicyContent()
         content.add(self._digests[""].encode())
@@ -83,12 +83,12 @@ class PolicySet:
 
 
 def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | None = None) -> PolicySet:
-    """Return the policies of a cluster and the errors of the invalid policies; nothing is fetched.
+    """Return the policies of a cluster and the errors in invalid policies, without network requests.
 
     Args:
         objects: the name and the `spec` of each SignerPolicy, in any order.
-        trusted_root: the JSON file of a Sigstore trusted root; None for the root of the public instance in the
-            installed release of sigstore.
+        trusted_root: the JSON file of a Sigstore trusted root; None for the trusted root of the public instance that
+            the installed release of sigstore contains.
 
     Raises:
         ConfigurationError: the trusted root cannot be read.
@@ -100,7 +100,7 @@ def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | N
     policies: list[SignerPolicy] = []
     broken: dict[str, str] = {}
     covered: list[SignerPolicy] = []
-    # Sorted by name, so that the digest does not depend on the order of the objects.
+    # The objects are sorted by name, so that the digest does not depend on their order.
     named = dict(sorted(objects, key=lambda each: each[0]))
     for name, spec in named.items():
         digests[name] = _compute_digest(name, spec)
@@ -136,7 +136,7 @@ def _refuse_file(name: str, where: str) -> NoReturn:
 
 
 def _read_coverage(name: str, spec: object) -> SignerPolicy:
-    """Return a policy with the coverage of an invalid policy; an unreadable field covers all images or namespaces."""
+    """Return a policy that covers the same images as an invalid policy. An unreadable field covers everything."""
     try:
         coverage = msgspec.convert(spec, _Coverage)
     except msgspec.ValidationError:

@@ -1,7 +1,8 @@
-"""Functions that use private parts of `sigstore`, because its public interface does not provide them.
+"""Functions that use private members of `sigstore`, because its public interface does not provide the functionality.
 
-Import this module only where a trusted root is used, because `sigstore` takes half a second and tens of megabytes.
-test_sigstore_internals.py checks each of these parts, and fails if a new release of sigstore moves or removes one.
+Import this module only where a trusted root is used, because the import of `sigstore` takes half a second and tens of
+megabytes. The tests in `test_sigstore_internals.py` check each private member, and fail if a new release of sigstore
+moves or removes it.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from accelkit.kernelcache.signatures.timestamps import verify_timestamp
 
 
 def read_embedded_root(*, staging: bool) -> bytes:
-    """Return the JSON of the trusted root in the installed release of sigstore.
+    """Return the trusted root that the installed release of sigstore contains, as JSON.
 
-    sigstore's updater is not used, because it requires a writable home folder and trusts the files in it.
+    sigstore's updater is not used, because it requires a writable home folder and trusts the files in that folder.
     """
     return read_embedded("trusted_root.json", STAGING_TUF_URL if staging else DEFAULT_TUF_URL)
 
 
 def list_logs(root: TrustedRoot) -> Sequence[Any]:
-    """Return the transparency logs with their IDs, keys and the validity of their keys."""
+    """Return the transparency logs with their IDs, their keys, and the validity periods of their keys."""
     return root._inner.tlogs  # noqa: SLF001 - the public interface leaves out validity
 
 
 def list_certificate_logs(root: TrustedRoot) -> Sequence[Any]:
-    """Return the certificate transparency logs with their keys and the validity of their keys."""
+    """Return the certificate transparency logs with the validity periods of their keys."""
     return root._inner.ctlogs  # noqa: SLF001 - the same
 
 
@@ -58,19 +59,19 @@ def build_keyring(keys: Sequence[Any]) -> Keyring:
 
 
 def verify_certificate_log_promise(certificate: x509.Certificate, chain: list[x509.Certificate], keys: Any) -> None:
-    """Check the promise (SCT) of a certificate log in a certificate.
+    """Check the promise (SCT) from a certificate transparency log in a certificate.
 
     Raises:
-        sigstore.errors.Error: no log of the keyring promised to log the certificate.
+        sigstore.errors.Error: the certificate has no valid promise from a log whose key is in the keyring.
     """
     verify_sct(certificate, chain, keys)
 
 
 def verify_inclusion(entry: Any, keys: Any) -> None:
-    """Check that a log entry is in a transparency log, by its proof of inclusion and the log's signed checkpoint.
+    """Check that a transparency log contains an entry, using the inclusion proof and the signed checkpoint of the log.
 
     Args:
-        entry: the entry, as `sigstore_models` parses it.
+        entry: the entry, parsed by `sigstore_models`.
         keys: the keys of the log.
 
     Raises:
@@ -80,9 +81,9 @@ def verify_inclusion(entry: Any, keys: Any) -> None:
 
 
 class InclusiveVerifier(Verifier):
-    """A verifier of sigstore that also accepts the last moment of a timestamp authority's validity.
+    """A sigstore verifier that also accepts the last instant of a timestamp authority's validity period.
 
-    sigstore excludes that moment; the specification of the trusted root includes it.
+    sigstore excludes this instant, but the specification of the trusted root includes it.
     """
 
     def __init__(self, root: TrustedRoot, authorities: tuple[Any, ...]) -> None:

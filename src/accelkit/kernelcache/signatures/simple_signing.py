@@ -1,6 +1,6 @@
-"""Signatures as cosign 2 attaches them: an image with the tag `sha256-….sig`, which has one layer for each claim.
+"""Signatures that cosign 2 attaches: an image with the tag `sha256-….sig`, which has one layer for each payload.
 
-The annotations of a layer contain the signature of its claim, the certificates and the log entry.
+The annotations of a layer contain the signature of the payload, the certificates and the log entry.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _timestamp = msgspec.json.Decoder(_Timestamp)
 
 
 def build_signature_tag(digest: str) -> str:
-    """Return the tag of the signature image of a manifest."""
+    """Return the tag of the signature image for a manifest."""
     return digest.replace(":", "-") + ".sig"
 
 
@@ -72,8 +72,8 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
             RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
         )
     try:
-        # cosign compares the log entry with this text literally, so the text has no line breaks if there is a log
-        # entry.
+        # cosign compares the log entry with the unchanged text. Therefore, the text must not contain line breaks if
+        # there is a log entry.
         decode = decode_base64 if annotations.get(_BUNDLE) else _decode_lines
         signature = decode(annotations[_SIGNATURE])
         leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
@@ -117,8 +117,8 @@ def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
-    # Go's parser ignores the case of field names, and the example of the format relies on it. With two spellings of one
-    # name, two parsers could read different claims.
+    # Go's parser ignores the case of field names, and the example in the format specification relies on this. If a name
+    # appeared in two spellings, parsers could read different claims.
     lowered = {name.lower(): value for name, value in fields.items()}
     if len(lowered) != len(fields):
         raise KeyError("a field is repeated")
@@ -130,7 +130,7 @@ def _load_certificates(pem: str) -> list[x509.Certificate]:
 
 
 def _decode_lines(text: str) -> bytes:
-    """Decode base64 that may have line breaks, which programs such as openssl and base64 write."""
+    """Decode base64 text that may contain line breaks, which programs such as `openssl` and `base64` write."""
     return decode_base64(text.translate(_LINE_BREAKS))
 
 

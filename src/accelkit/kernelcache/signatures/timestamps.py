@@ -1,4 +1,4 @@
-"""Verification of signed timestamps (RFC 3161), which authorities in the trusted root issue for signatures."""
+"""Verification of signed timestamps (RFC 3161) for signatures, from authorities in the trusted root."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from accelkit.kernelcache.signatures.evidence import SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _MAX_TIMESTAMPS = 32
-# At least a signing certificate and a root.
+# An authority has at least a signing certificate and a root certificate.
 _SHORTEST_CHAIN = 2
 
 
 def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """Return the times in a signature's timestamps from trusted authorities; empty if it has no timestamps.
+    """Return the times from the timestamps of a signature; empty if it has no timestamps.
 
     Args:
         evidence: the signature.
         authorities: the timestamp authorities of the trusted root.
 
     Raises:
-        RejectedError: the signature has timestamps, but none from a trusted authority.
+        RejectedError: the signature has timestamps, but no timestamp is from a trusted authority.
     """
     # Imported here, because few signatures have timestamps.
     from rfc3161_client import decode_timestamp_response  # noqa: PLC0415
@@ -45,7 +45,7 @@ def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...])
 
 
 def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """Return the time of a timestamp that an authority issued within its validity (ends included), or None."""
+    """Return the time in a timestamp, or None if no authority issued it within its validity period."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time

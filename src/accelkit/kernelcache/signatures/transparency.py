@@ -19,7 +19,7 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 _CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
 _INTOTO = "intoto"
-# The kinds of entries that contain the hash of an envelope's payload. The others contain the hash of the signed bytes.
+# The kinds of entries that contain the hash of an envelope's payload. Other kinds contain the hash of the signed bytes.
 _OVER_PAYLOAD = frozenset({"dsse/0.0.1", "intoto/0.0.2"})
 
 
@@ -32,7 +32,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
         trust: the trusted root with the logs.
 
     Returns:
-        The time at which the log added the entry; None if the log proves only the inclusion.
+        The time at which the log added the entry; None if only its inclusion is proven.
 
     Raises:
         RejectedError: no trusted log contains the entry, or the entry refers to another signature.
@@ -61,7 +61,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
 
 
 def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None:
-    """Check that the log was trusted at the time of a signature, because the keys of logs expire.
+    """Check that a log was trusted at the time of a signature, because log keys have validity periods.
 
     Raises:
         RejectedError: the log was not trusted at that time.
@@ -72,7 +72,7 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
 
 
 def is_intoto(record: LogRecord | None) -> bool:
-    """Return whether an entry is of the kind intoto, the oldest kind for envelopes; False if it is unreadable."""
+    """Return whether an entry has the kind `intoto`, the oldest kind for envelopes; False if it is unreadable."""
     try:
         body = json.loads(record.body) if record is not None else None
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def is_intoto(record: LogRecord | None) -> bool:
 
 
 def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
-    # Imported here, because plain keys without a log do not require sigstore.
+    # Imported here, because signatures with a public key and without a log do not require sigstore.
     import rfc8785  # noqa: PLC0415
     from sigstore.errors import Error  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
 
 
 def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
-    """Return hash algorithm, hash, signature and signer (PEM or DER) of an entry; None for an unsupported kind."""
+    """Return the hash algorithm, hash, signature and signer (PEM or DER) in an entry; None if it is not supported."""
     spec = body["spec"]
     match body.get("kind"), body.get("apiVersion"):
         case "hashedrekord", "0.0.1":
@@ -146,10 +146,11 @@ def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | N
 
 
 def _read_intoto(content: dict[str, Any]) -> tuple[str, bytes, bytes, bytes]:
-    """Return the statement of an entry with an envelope, whose fields the log encodes in base64 twice."""
+    """Return the same values from an entry of the kind `intoto`, whose fields the log encodes in base64 twice."""
     hashed, envelope = content["payloadHash"], content["envelope"]
     value = bytes.fromhex(hashed["value"])
-    # The log removes the payload when it canonicalizes the entry; a payload that exists must match the hash.
+    # The log removes the payload when it canonicalizes the entry. If the entry contains a payload, it must match the
+    # hash.
     payload = envelope.get("payload")
     if payload is not None and hashlib.sha256(_decode_twice(payload)).digest() != value:
         raise ValueError("its payload does not match its hash")

@@ -1,6 +1,7 @@
 """Trust anchors: Sigstore's trusted root, and private authorities.
 
-`sigstore` is imported only when a root is first used, because it takes half a second and tens of megabytes.
+`sigstore` is imported only when a trusted root is first used, because the import takes half a second and tens of
+megabytes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_ROOT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Period:
-    """The period in which a key or an authority is trusted, ends included; without an end, it never expires."""
+    """The period in which a key or authority is trusted, including its start and end; it may have no end."""
 
     start: datetime
     end: datetime | None = None
@@ -38,8 +39,8 @@ class TrustRoot:
     """Sigstore's keys and authorities, from a file or from the installed release of sigstore.
 
     Args:
-        path: the JSON file of a trusted root; None for the root of the public instance.
-        staging: whether to use the staging instance instead of the public one; only without a path.
+        path: the JSON file of a trusted root; None for the root that sigstore contains.
+        staging: whether to use the staging instance instead of the public instance; ignored if `path` is set.
     """
 
     def __init__(self, path: Path | None = None, *, staging: bool = False) -> None:
@@ -48,7 +49,7 @@ class TrustRoot:
 
     @cached_property
     def content(self) -> bytes:
-        """The JSON of the root, read only once, so that the digest and the verdicts use the same content.
+        """The JSON of the root, which is read only once, so that the digest and all verdicts use the same content.
 
         Raises:
             RejectedError: the root cannot be read.
@@ -83,12 +84,12 @@ class TrustRoot:
 
     @cached_property
     def verifier(self) -> Any:
-        """The verifier of sigstore over this root."""
+        """The sigstore verifier for this root."""
         internals = _import_internals()
         return self._load(lambda: internals.InclusiveVerifier(self.root, self.timestampers))
 
     def find_log(self, log_id: bytes) -> tuple[Any, Period]:
-        """Return the key of a transparency log by its ID, as a keyring of sigstore, and the period of its validity.
+        """Return the key of a transparency log as a keyring from sigstore, and the validity period of the key.
 
         Raises:
             RejectedError: the root is invalid, or does not contain the log.
@@ -105,10 +106,11 @@ class TrustRoot:
         )
 
     def find_certificate_logs(self, at: datetime) -> Any:
-        """Return the keys of the certificate transparency logs that are trusted at a given time.
+        """Return the keys of the certificate transparency logs that were trusted at a given time.
 
         Raises:
-            RejectedError: the root is invalid, or contains no certificate log that was trusted at that time.
+            RejectedError: the root is invalid, or contains no certificate transparency log that was trusted at that
+                time.
         """
         internals = _import_internals()
         logs = internals.list_certificate_logs(self.root)
@@ -122,7 +124,7 @@ class TrustRoot:
         return self._load(lambda: internals.build_keyring(keys))
 
     def find_authorities(self, at: datetime) -> Authorities:
-        """Return Sigstore's certificate authorities that are trusted at a given time.
+        """Return the certificate authorities of Sigstore that were trusted at a given time.
 
         Raises:
             RejectedError: the root is invalid, or contains no authority that was trusted at that time.
@@ -146,7 +148,7 @@ class TrustRoot:
 
     @cached_property
     def timestampers(self) -> tuple[Any, ...]:
-        """The timestamp authorities; may be empty."""
+        """The timestamp authorities of the root, if any."""
         return tuple(self._load(self.root.get_timestamp_authorities))
 
     @staticmethod
@@ -163,14 +165,14 @@ class TrustRoot:
 
 @dataclass(frozen=True)
 class Authorities:
-    """Trusted certificates (`roots`), and intermediate certificates between these and a signer (`intermediates`)."""
+    """Trusted certificates (`roots`), and certificates between a root and a signer (`intermediates`)."""
 
     roots: tuple[x509.Certificate, ...]
     intermediates: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def of(cls, certificates: list[x509.Certificate]) -> Authorities:
-        """Return authorities with the self-issued certificates as roots; if there are none, all are roots."""
+        """Return authorities whose roots are the self-issued certificates, or all certificates if there are none."""
         roots = tuple(each for each in certificates if each.issuer == each.subject)
         if not roots:
             return cls(tuple(certificates))
@@ -178,7 +180,7 @@ class Authorities:
 
 
 def load_authorities(pem: bytes, where: str) -> Authorities:
-    """Return the certificates of a private authority; each verification of a signature checks their validity.
+    """Return the certificates of a private authority. Their validity is checked each time a signature is verified.
 
     Raises:
         ConfigurationError: a certificate cannot be read.
@@ -197,7 +199,7 @@ def _import_internals() -> Any:
 
 
 def _convert_period(valid_for: Any) -> Period:
-    """Return the period of a key; without a period, the key is always trusted, as in sigstore."""
+    """Return the validity period of a key. Without a period, the key is always trusted, as in sigstore."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 

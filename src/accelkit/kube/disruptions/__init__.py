@@ -1,1 +1,1 @@
-"""Eviction of pods, and the PodDisruptionBudgets that forbid it."""
+"""Pod eviction, and the PodDisruptionBudgets that restrict it."""

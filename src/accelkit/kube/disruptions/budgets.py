@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, and the pods that they protect from eviction."""
+"""PodDisruptionBudgets and the pods that they protect from eviction."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from accelkit.model.pod import PodRef
 
 BUDGETS: Final = build_collection_path("policy/v1", "poddisruptionbudgets")
 
-# A user who may write budgets can fill them with megabytes. A budget with a longer encoded selector counts as
-# protecting its whole namespace. So do all budgets of a namespace with more budgets, or with longer selectors in total.
+# Users with permission to write budgets can fill them with megabytes of data. If a limit is exceeded, the whole
+# namespace is treated as protected. The limits apply to the encoded size of a selector, the number of budgets in a
+# namespace, and the total size of their selectors.
 MOST_SELECTOR_BYTES: Final = 16 << 10
 MOST_NAMESPACE_BYTES: Final = 256 << 10
 MOST_IN_NAMESPACE: Final = 1000
-# A pod that two budgets cover cannot be evicted, so further budgets make no difference.
+# A pod that is covered by two budgets cannot be evicted, so additional budgets do not matter.
 _MOST_COVERING: Final = 2
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -39,7 +40,7 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: tuple[_Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels match the selector; a requirement with an unknown operator counts as met."""
+        """Return whether the labels match the selector. A requirement with an unknown operator always matches."""
         wanted = (self.match_labels or {}).items()
         return all(labels.get(key) == value for key, value in wanted) and all(
             _meets(each, labels) for each in self.match_expressions or ()
@@ -56,7 +57,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class WrittenBudget(msgspec.Struct):
-    """The fields of a PodDisruptionBudget that accelkit reads, as the API server returns them."""
+    """A PodDisruptionBudget from the API server, with only the fields that accelkit uses."""
 
     metadata: ObjectIdentity
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -64,13 +65,13 @@ class WrittenBudget(msgspec.Struct):
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """The data of a PodDisruptionBudget that accelkit keeps.
+    """The data that accelkit stores about a PodDisruptionBudget.
 
     Attributes:
-        selector: the selector of the pods that it covers in its namespace; None covers no pods.
+        selector: the selector for the pods that the budget covers in its namespace; None if it covers no pods.
         allowed: the number of evictions that are still allowed.
-        disrupted: the names of pods that already count as evicted.
-        name: the budget's name; empty for a substitute that protects the whole namespace.
+        disrupted: the names of pods that the budget already counts as evicted.
+        name: the name of the budget; empty for a substitute that protects the whole namespace.
     """
 
     selector: _Selector | None
@@ -79,7 +80,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
     name: str = ""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the budget covers a pod of its namespace with these labels."""
+        """Return whether the budget covers a pod with these labels in its namespace."""
         return self.selector is not None and self.selector.matches(labels)
 
     def allows(self, pod: PodRef) -> bool:
@@ -100,7 +101,7 @@ class _Namespace:
         self.selector_bytes += size
         most = self.selector_bytes > MOST_NAMESPACE_BYTES or len(self.budgets) >= MOST_IN_NAMESPACE
         if most or size > MOST_SELECTOR_BYTES:
-            # One substitute is enough: budgets that follow do not change it.
+            # One substitute is sufficient, and additional budgets do not change it.
             self.budgets = [_PROTECTS_ALL]
         elif self.budgets != [_PROTECTS_ALL]:
             disrupted = frozenset(status.disrupted_pods or ())
@@ -109,7 +110,7 @@ class _Namespace:
 
 
 class DisruptionBudgets:
-    """All PodDisruptionBudgets of a cluster at one time.
+    """All PodDisruptionBudgets in a cluster at one point in time.
 
     Raises:
         msgspec.MsgspecError: a selector cannot be read.
@@ -117,7 +118,7 @@ class DisruptionBudgets:
 
     def __init__(self, budgets: Iterable[WrittenBudget] = ()) -> None:
         self._by_namespace: dict[str, _Namespace] = {}
-        # Cached by UID, because several plans can contain the same pod.
+        # Results are cached by pod UID, because several plans can contain the same pod.
         self._covering: dict[str, list[DisruptionBudget]] = {}
         for each in budgets:
             self.add(each)
@@ -126,19 +127,19 @@ class DisruptionBudgets:
         """Add one budget.
 
         Raises:
-            msgspec.MsgspecError: the budget's selector cannot be read.
+            msgspec.MsgspecError: the selector of the budget cannot be read.
         """
         self._by_namespace.setdefault(budget.metadata.namespace, _Namespace()).add(budget)
 
     def protects(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
-        """Return whether the API server would refuse to evict a pod.
+        """Return whether the API server would reject the eviction of a pod.
 
-        The API server also refuses if several budgets cover the pod.
+        This is also the case if several budgets cover the pod.
         """
         return bool(self.find_rule(pod, labels))
 
     def find_rule(self, pod: PodRef, labels: Mapping[str, str]) -> str:
-        """Return why the API server would refuse to evict a pod, with the names of budgets; empty if it would not."""
+        """Return why the API server would reject the eviction of a pod, with budget names; empty if it would not."""
         covering = self._list_covering(pod, labels)
         if covering == [_PROTECTS_ALL]:
             return "the PodDisruptionBudgets of its namespace are too long to read"
@@ -147,7 +148,7 @@ class DisruptionBudgets:
         return "".join(f"PodDisruptionBudget {each.name} protects it" for each in covering if not each.allows(pod))
 
     def find_excess(self, pods: Iterable[tuple[PodRef, Mapping[str, str]]]) -> set[str]:
-        """Return the UIDs of the pods that cannot be evicted after the preceding pods were evicted."""
+        """Return the UIDs of the pods that could not be evicted if the pods were evicted in this order."""
         used: dict[int, int] = {}
         excess = set[str]()
         for pod, labels in pods:
@@ -160,7 +161,7 @@ class DisruptionBudgets:
         return excess
 
     def _list_covering(self, pod: PodRef, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        """Return the budgets that cover a pod; at most the first two."""
+        """Return the budgets that cover a pod, but at most two budgets."""
         if (known := self._covering.get(pod.uid)) is not None:
             return known
         of = self._by_namespace.get(pod.namespace, _Namespace())
@@ -169,14 +170,14 @@ class DisruptionBudgets:
 
 
 async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
-    """Return the budgets of all namespaces.
+    """Return the budgets in all namespaces.
 
     Raises:
-        ApiError: the API server refused the request or did not respond, or a budget cannot be read.
+        ApiError: the API server rejected the request or did not respond, or a budget cannot be read.
     """
 
     def refuse(_text: bytes, error: Exception) -> None:
-        # The pods that this budget protects are unknown, so no pod is evicted.
+        # It is unknown which pods this budget protects, so pods must not be evicted.
         raise ApiError(f"cannot read a PodDisruptionBudget: {error}") from error
 
     budgets = DisruptionBudgets()
@@ -186,7 +187,7 @@ async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
             budgets.add(budget)
         except UNREADABLE as exc:
             refuse(b"", exc)
-        # Do not keep the encoded budget, because a user can make it arbitrarily long.
+        # Do not retain the encoded budget, because a user can make it arbitrarily long.
         budget.spec, budget.status = _Spec(), _Status()
 
     await list_all(api, BUDGETS, WrittenBudget, trim=keep, on_unreadable=refuse)

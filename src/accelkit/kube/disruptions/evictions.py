@@ -1,4 +1,4 @@
-"""Functions that list and evict the pods of a node."""
+"""Functions that list and evict the pods on a node."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from accelkit.model.pod import PodRef
 
 
 async def list_evictable_pods(api: ApiClient, node: str) -> list[EvictablePod]:
-    """Return the pods of a node from the API server, without pods that cannot be read.
+    """Return the pods on a node from the API server, without unreadable pods.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     found, _ = await list_all(api, PODS, EvictablePod, query={"fieldSelector": f"spec.nodeName={node}"})
     return found
 
 
 async def evict(api: ApiClient, pod: PodRef, *, dry_run: bool = False) -> None:
-    """Evict the pod with this UID through the API server, which enforces PodDisruptionBudgets.
+    """Evict the pod with the specified UID through the API server, which enforces PodDisruptionBudgets.
 
     Args:
         api: an open client.
         pod: the pod to evict.
-        dry_run: whether the API server only checks if the eviction is allowed.
+        dry_run: whether the API server should only check if the eviction is allowed.
 
     Raises:
-        ApiError: the API server did not respond, or refused the request: with 429 because of a budget, or with 409 if
-            another pod now has this name.
+        ApiError: the API server did not respond, or rejected the request. The status is 429 if a budget prevents the
+            eviction, or 409 if another pod now has this name.
     """
     options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
     if dry_run:

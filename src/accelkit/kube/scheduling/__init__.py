@@ -1,1 +1,1 @@
-"""Rules of kube-scheduler that accelkit also evaluates."""
+"""Rules from kube-scheduler that accelkit also evaluates."""

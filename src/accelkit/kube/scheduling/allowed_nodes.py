@@ -12,12 +12,12 @@ import msgspec
 from accelkit.kube.scheduling.node_rules import has_labels, tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, Term, Toleration
 
-# Limits on the rules that are read from one pod, because any user who may create pods can write them, and they are
-# checked for each node.
+# Limits on the rules that are read from one pod, because all users who may create pods can write rules, and the rules
+# are evaluated for each node.
 MOST_REQUIREMENTS: Final = 256
 MOST_VALUES: Final = 2000
 MOST_BYTES: Final = 16 << 10
-# The rules of a pod that exceeds the limits. They do not allow any node.
+# The encoded rules of a pod that exceeds the limits. They do not allow any node.
 TOO_MANY: Final = b""
 
 
@@ -44,7 +44,7 @@ class _ReadRules(msgspec.Struct, array_like=True):
     tolerations: list[Toleration]
 
     def count(self) -> int:
-        """Return the largest number of requirements that are checked for one node."""
+        """Return the maximum number of requirements that are evaluated for one node."""
         terms = (len(each.match_expressions) + len(each.match_fields) for each in self.terms or ())
         return len(self.selector) + len(self.tolerations) + sum(terms)
 
@@ -53,10 +53,10 @@ _decoder = msgspec.json.Decoder(_ReadRules)
 
 
 def encode_rules(spec: SchedulingPodSpec) -> bytes:
-    """Return a pod's rules in a compact form that is equal for pods with equal rules.
+    """Return the rules of a pod in a compact form, which is equal for pods with equal rules.
 
     Returns:
-        At most `MOST_BYTES`; `TOO_MANY` for a pod that exceeds the limits.
+        The encoded rules, which have at most `MOST_BYTES` bytes; `TOO_MANY` for a pod that exceeds the limits.
     """
     # A term without requirements matches no node.
     terms = spec.required_terms
@@ -74,7 +74,7 @@ def encode_rules(spec: SchedulingPodSpec) -> bytes:
 
 @lru_cache(maxsize=256)
 def _share(encoded: bytes) -> bytes:
-    """Return the cached object with these rules, because replicas of a pod have equal rules."""
+    """Return a cached object with the same rules, because the replicas of a workload have equal rules."""
     return encoded
 
 
@@ -90,17 +90,17 @@ class _Facts(NamedTuple):
 
 
 class NodeFacts:
-    """Labels and taints of all nodes."""
+    """The labels and taints of all nodes."""
 
     def __init__(self) -> None:
         self._facts: dict[str, _Facts] = {}
 
     def replace(self, nodes: Iterable[SchedulingNode]) -> None:
-        """Apply a complete list of nodes."""
+        """Replace all nodes with a complete list."""
         self._facts = {node.metadata.name: _read(node) for node in nodes}
 
     def take_event(self, kind: str, node: SchedulingNode) -> None:
-        """Apply one change of a node."""
+        """Apply a watch event for a node."""
         if kind == "DELETED":
             self._facts.pop(node.metadata.name, None)
         else:
@@ -110,11 +110,12 @@ class NodeFacts:
         """Return the names of the nodes to which a pod with these rules may be bound.
 
         Args:
-            encoded: the rules.
-            budget: the budget, which is reduced by one step for each node and for each checked requirement.
+            encoded: the encoded rules.
+            budget: the remaining steps, which are reduced by one step for each node and by one step for each
+                requirement per node.
 
         Returns:
-            The names, or None if the budget is too small for all nodes, so that the result is unknown.
+            The names of the nodes; None if the budget is too small, so the result is unknown.
         """
         if encoded == TOO_MANY:
             return set()

@@ -1,4 +1,4 @@
-"""Requirements of pods on nodes, other than amounts, that only kube-scheduler can evaluate."""
+"""Pod requirements on nodes that only kube-scheduler can evaluate, except amounts of resources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from accelkit.kube.views.scheduling import ConditionedSpec
 
-# These volumes do not restrict the node, because every node can provide them.
+# These volumes do not restrict the choice of nodes, because all nodes can provide them.
 _UNRESTRICTED_VOLUMES: Final = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 
 
@@ -20,11 +20,11 @@ def find_requested_resources(spec: ConditionedSpec) -> set[str]:
 
 
 def list_unread_conditions(spec: ConditionedSpec, known: frozenset[str]) -> list[str]:
-    """Return the names of requirements that only kube-scheduler can evaluate; empty if accelkit can evaluate all.
+    """Return the names of the requirements that only kube-scheduler can evaluate; empty if there are none.
 
     Args:
         spec: the spec of the pod.
-        known: names of the resources that accelkit manages.
+        known: the names of the resources that accelkit manages.
     """
     containers = (*spec.containers, *(spec.init_containers or ()))
     found = {

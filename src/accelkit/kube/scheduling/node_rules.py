@@ -1,4 +1,4 @@
-"""Evaluation of labels, taints and tolerations with the same rules as kube-scheduler."""
+"""Evaluation of labels, taints and tolerations according to the same rules as in kube-scheduler."""
 
 from __future__ import annotations
 

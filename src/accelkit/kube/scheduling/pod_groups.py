@@ -1,4 +1,4 @@
-"""Labels and fields by which pods declare their group, in all supported conventions."""
+"""Labels and fields that pods use to declare their group, in all supported conventions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 from accelkit.kube.views.scheduling import SchedulingGroup
 
-# Label of the coscheduling plug-in, and of schedulers that have no object for a group.
+# The label that is used by the coscheduling plugin and by schedulers without a group object.
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
 
 
 def names_group(labels: Mapping[str, str], group: SchedulingGroup | None) -> bool:
-    """Return whether a pod with these labels and this spec.schedulingGroup declares that it belongs to a group."""
+    """Return whether a pod with these labels and this `spec.schedulingGroup` declares that it belongs to a group."""
     if group is not None and group.pod_group_name:
         return True
     return any(labels.get(key) for key in (COSCHEDULING_LABEL, NAME_LABEL))

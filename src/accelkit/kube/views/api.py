@@ -6,13 +6,13 @@ import msgspec
 
 
 class ServerVersion(msgspec.Struct, rename="camel"):
-    """The response of `/version`."""
+    """The response from `/version`."""
 
     git_version: str
 
 
 class ApiResource(msgspec.Struct):
-    """A kind that the API server serves, or a subresource of a kind, whose name contains a slash."""
+    """A kind that the API server serves, or a subresource of a kind. The name of a subresource contains a slash."""
 
     name: str = ""
     kind: str = ""
@@ -20,7 +20,7 @@ class ApiResource(msgspec.Struct):
 
 
 class ApiResources(msgspec.Struct):
-    """The kinds of one API version."""
+    """The kinds in one API version."""
 
     resources: list[ApiResource] = []
 

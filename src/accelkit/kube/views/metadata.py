@@ -1,4 +1,4 @@
-"""Parts that all kinds of objects have: owners and conditions."""
+"""Fields that are common to all object kinds: owners and conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PartialObject(msgspec.Struct):
 
 
 class Owner(msgspec.Struct):
-    """A reference to an owner."""
+    """A reference to an owner of an object."""
 
     kind: str = ""
     controller: bool = False
@@ -28,7 +28,7 @@ class OwnedMeta(ObjectMeta, rename="camel"):
     owner_references: list[Owner] | None = None
 
     def list_controllers(self) -> set[str]:
-        """Return the kinds of the owners that control the object, which have `controller: true`."""
+        """Return the kinds of the owners that control the object (with `controller: true`)."""
         return {owner.kind for owner in self.owner_references or () if owner.controller}
 
 

@@ -1,4 +1,4 @@
-"""Parts and views of nodes."""
+"""Views of nodes, and their building blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.pod import NodeInfo
 
 
 class SystemInfo(NodeInfo, frozen=True, rename="camel"):
-    """Facts about the machine and its software from the kubelet."""
+    """Information from the kubelet about the machine and its software."""
 
     architecture: str = ""
     container_runtime_version: str = ""

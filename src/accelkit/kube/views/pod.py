@@ -1,4 +1,4 @@
-"""Parts and views of pods that run or are bound."""
+"""Views of running or bound pods, and their building blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from accelkit.model.pod import ENDED_PHASES, PodRef
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The reason why a container does not run yet."""
+    """The reason why a container is not running yet."""
 
     reason: str = ""
     message: str = ""
 
 
 class Terminated(msgspec.Struct, frozen=True, rename="camel"):
-    """The end of a container."""
+    """The termination of a container."""
 
     exit_code: int
     reason: str = ""
@@ -26,7 +26,7 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """The state of a container that does not run."""
+    """The state of a container that is not running."""
 
     waiting: Waiting | None = None
     terminated: Terminated | None = None
@@ -43,13 +43,13 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlacedSpec(msgspec.Struct, rename="camel"):
-    """The spec of a pod, with only its node."""
+    """The spec of a pod, with only the node name."""
 
     node_name: str = ""
 
 
 class ExplainedStatus(msgspec.Struct, rename="camel"):
-    """The status of a pod, with the fields that explain it."""
+    """The status of a pod, with conditions and messages."""
 
     phase: str = ""
     reason: str = ""
@@ -60,7 +60,10 @@ class ExplainedStatus(msgspec.Struct, rename="camel"):
 
 
 class ExplainedPod(msgspec.Struct):
-    """A pod with the fields that explain its progress. Use it only for the pods of one workload: messages are large."""
+    """A pod with the fields that explain its progress.
+
+    Use this view only for the pods of one workload, because messages are large.
+    """
 
     metadata: ObjectMeta
     spec: PlacedSpec = msgspec.field(default_factory=PlacedSpec)
@@ -73,7 +76,7 @@ class ExplainedPod(msgspec.Struct):
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod's containers have ended permanently."""
+        """Whether the pod has terminated."""
         return self.status.phase in ENDED_PHASES
 
 
@@ -88,7 +91,7 @@ class _PhaseStatus(msgspec.Struct):
 
 
 class EvictablePod(msgspec.Struct):
-    """A bound pod with the fields that decide whether it may be evicted."""
+    """A bound pod with the fields that determine whether it may be evicted."""
 
     metadata: ObjectMeta
     spec: BoundSpec = msgspec.field(default_factory=BoundSpec)
@@ -96,42 +99,42 @@ class EvictablePod(msgspec.Struct):
 
     @property
     def ref(self) -> PodRef:
-        """Identity of the pod."""
+        """The identity of the pod."""
         return PodRef(self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
     def priority(self) -> int:
-        """Priority of the pod, as admission set it."""
+        """The priority of the pod, which is set during admission."""
         return self.spec.priority or 0
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the pod, which the selectors of budgets match."""
+        """The labels of the pod, which are compared with the selectors of budgets."""
         return self.metadata.labels or {}
 
     @property
     def static(self) -> bool:
-        """Whether a kubelet runs the pod from a file, so that an eviction only deletes its mirror pod.
+        """Whether the pod is a static pod, so that an eviction would only delete its mirror pod.
 
-        The annotation is decisive, because every user may set a Node as the owner of a pod. A kubelet deletes pods with
-        the annotation that it did not create.
+        The result is based on the annotation, because any user can set a Node as the owner of a pod. A kubelet deletes
+        pods with this annotation that it did not create.
         """
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def ended(self) -> bool:
-        """Whether the pod's containers have ended permanently."""
+        """Whether the pod has terminated."""
         return self.status.phase in ENDED_PHASES
 
     @property
     def leaving(self) -> bool:
-        """Whether the pod is being deleted, or has ended."""
+        """Whether the pod is being deleted or has terminated."""
         return self.metadata.deletion_timestamp is not None or self.ended
 
     def is_leaving(self, now: float) -> bool:
-        """Return whether the pod has ended, or is being deleted and expected to end.
+        """Return whether the pod has terminated, or is being deleted and expected to terminate.
 
         Args:
-            now: seconds since 1970.
+            now: the current time in seconds since 1970.
         """
         return self.ended or (self.metadata.deletion_timestamp is not None and now < self.metadata.leaves_by)

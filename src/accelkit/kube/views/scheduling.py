@@ -1,6 +1,6 @@
-"""Views of pods and nodes with their constraints on each other; used where kube-scheduler's rules are evaluated.
+"""Views of pods and nodes with their constraints on each other, for the evaluation of kube-scheduler's rules.
 
-The extender reads these fields only if pod groups are enabled, because they make the decoding of pods slower.
+The extender reads these fields only if pod groups are enabled, because they slow down the decoding of pods.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSche
 
 
 class TaintedSpec(msgspec.Struct):
-    """The spec of a node with the fields that exclude pods."""
+    """The spec of a node, with the fields that can exclude pods."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
@@ -51,7 +51,7 @@ class TaintedSpec(msgspec.Struct):
     def list_taints(self) -> list[Taint]:
         """Return the taints that prevent the scheduling of pods."""
         taints = [taint for taint in self.taints or () if taint.effect in _EXCLUDING_EFFECTS]
-        # After a cordon, Kubernetes adds the taint with a delay.
+        # After a node is cordoned, Kubernetes adds the taint with a delay.
         if self.unschedulable and all(taint.key != _UNSCHEDULABLE.key for taint in taints):
             taints.append(_UNSCHEDULABLE)
         return taints
@@ -64,13 +64,13 @@ class SchedulingNode(Node):
 
 
 class SchedulingGroup(msgspec.Struct, rename="camel"):
-    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
+    """The field `spec.schedulingGroup` of a pod (Kubernetes 1.36)."""
 
     pod_group_name: str | None = None
 
 
 class SchedulingGate(msgspec.Struct):
-    """A scheduling gate, which prevents kube-scheduler from trying a pod."""
+    """A scheduling gate, which prevents kube-scheduler from considering a pod."""
 
     name: str = ""
 
@@ -84,7 +84,7 @@ class Requirement(msgspec.Struct, omit_defaults=True):
 
 
 class Term(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Requirements that a node must all meet."""
+    """Requirements, all of which a node must satisfy."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
@@ -103,12 +103,12 @@ class _Affinity(msgspec.Struct, rename="camel"):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """The conditions under which kube-scheduler may try a waiting pod, in a compact form.
+    """The conditions under which kube-scheduler may consider a waiting pod, in a compact form.
 
     Attributes:
         place: the index of accelkit's gate among the pod's gates; -1 if the pod does not have this gate.
-        kept: whether the pod has gates of other controllers.
-        rules: the pod's encoded rules for nodes.
+        kept: whether the pod has gates from other controllers.
+        rules: the encoded rules of the pod for nodes.
     """
 
     place: int
@@ -117,26 +117,26 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class SchedulingPodSpec(PodSpec, rename="camel"):
-    """The spec of a pod, with its group, its gates and its constraints on nodes."""
+    """The spec of a pod, with its group, gates and node constraints."""
 
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     tolerations: list[Toleration] | None = None
-    # Computed from the four fields above before they are dropped. The API server never sends a field with this name.
+    # Computed from the previous four fields before they are removed. The API server never sends a field with this name.
     conditions: Conditions | None = msgspec.field(name="", default=None)
 
     @property
     def required_terms(self) -> list[Term] | None:
-        """The required terms, at least one of which a node must meet; None if every node is allowed."""
+        """The required terms, at least one of which a node must satisfy; None if all nodes are allowed."""
         node = self.affinity.node_affinity if self.affinity else None
         required = node.required if node else None
         return None if required is None else required.node_selector_terms or []
 
 
 class SchedulingPod(Pod):
-    """A pod with the fields that determine when and on which nodes kube-scheduler may try it."""
+    """A pod with the fields that determine when and on which nodes kube-scheduler may schedule it."""
 
     spec: SchedulingPodSpec = msgspec.field(default_factory=SchedulingPodSpec)
 
@@ -152,9 +152,9 @@ class PortedContainer(Container):
 
 
 class ConditionedSpec(PodSpec, rename="camel"):
-    """The spec of a pod with its requirements on nodes other than amounts."""
+    """The spec of a pod with its requirements on nodes, except amounts of resources."""
 
-    # These declarations narrow the types of the base class.
+    # These declarations narrow the types in the base class.
     containers: list[PortedContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
     init_containers: list[PortedContainer] | None = None  # type: ignore[assignment]
     affinity: dict[str, msgspec.Raw] | None = None

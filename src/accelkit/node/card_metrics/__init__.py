@@ -1,1 +1,1 @@
-"""Metrics of the cards of this node, with the same names for all vendors."""
+"""Metrics for the cards of this node, with the same names for all vendors."""

@@ -1,7 +1,8 @@
 """Prometheus collector for the measures and the holders of the node's cards. A scrape does not read the cards.
 
-If the vendors' exporters agree on a metric name, accelkit uses this name, in base units. The labels of a card's series
-do not depend on pods. If only one pod holds a card, the measures also have separate series with labels of the pod.
+If the vendors' exporters use the same name for a metric, accelkit also uses this name, with values in base units. The
+labels of a card's series do not depend on pods. If only one pod uses a card, the collector also exports the measures in
+separate series with labels for the pod.
 """
 
 from __future__ import annotations
@@ -82,14 +83,14 @@ _FAMILIES: Final = (
 
 
 class CardCollector(Collector):
-    """Collector of the cards of one node.
+    """Collector for the cards of one node.
 
     Args:
         node: the node's name.
         cards: returns the published cards, with their health.
-        readings: returns the current readings, by card.
+        readings: returns the current reading of each card.
         holdings: returns the holders of the cards.
-        last_xids: the number of the last error that NVIDIA's driver reported, by card.
+        last_xids: the number of the last error that NVIDIA's driver reported for each card.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class CardCollector(Collector):
 
 
 def _complete(card: Card, reading: CardReading) -> CardReading:
-    """Return the reading, with the memory from discovery if the reading has no memory."""
+    """Return the reading; if it does not contain the total memory, add the amount from discovery."""
     if reading.memory_total_bytes is not None or card.estimated:
         return reading
     return replace(reading, memory_total_bytes=card.memory_bytes)

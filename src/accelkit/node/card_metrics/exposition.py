@@ -1,4 +1,4 @@
-"""Registration of the metrics of this node's cards, with the cards' readings and holders."""
+"""Registration of the metrics for this node's cards, from the cards' readings and holders."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def register_card_metrics(
     load_nvml: Callable[[], Any | None],
     last_xids: Mapping[str, int],
 ) -> CardWatch:
-    """Register a collector of the cards, and return the watch, which must run to read the cards.
+    """Register a collector for the cards; return the watch, which the caller must run to read the cards.
 
     Args:
-        registry: the registry of the served metrics.
+        registry: the registry of the metrics that are served.
         node: the node's name.
         cards: returns the published cards.
-        pods: this node's pods, read in each dialect in which they may hold cards.
+        pods: this node's pods, read in each dialect in which pods may request cards.
         load_nvml: returns the module `pynvml`, or None if NVIDIA's library is missing.
-        last_xids: the number of the last error that NVIDIA's driver reported, by card.
+        last_xids: the number of the last error that NVIDIA's driver reported for each card.
     """
     watch = CardWatch(partial(read_card, load_nvml=load_nvml))
 

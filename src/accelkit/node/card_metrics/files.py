@@ -1,4 +1,4 @@
-"""Reader of the measures of a card, from the files in the table of measures for its kernel driver."""
+"""Reader of the measures of a card, from the files that the table of measures lists for its kernel driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_by_files(folder: Path, driver: str | None) -> CardReading:
 
     Args:
         folder: the card's folder in sysfs.
-        driver: the kernel driver that is bound to it; None if unknown.
+        driver: the kernel driver that is bound to the card; None if it is unknown.
     """
     files = find_measure_files(driver).list_by_measure()
     return CardReading(**{name: _read_measure(folder, places) for name, places in files.items()})

@@ -1,4 +1,4 @@
-"""The containers that hold cards, with the memory that their kubelet allocated."""
+"""The containers to which cards are allocated, with the amount of memory that the kubelet allocated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelkit.node.pods import NodePod
 
 
 class Holder(NamedTuple):
-    """A container that holds a share of a card."""
+    """A container that has a share of a card."""
 
     namespace: str
     pod: str
@@ -27,9 +27,9 @@ class Holdings:
     """The holders of a node's cards.
 
     Attributes:
-        memory_bytes: the memory that each container holds. Containers with an unknown amount are omitted.
-        alone: the pod, by card, for each card that exactly one pod holds, with the container if only one container
-            holds the card.
+        memory_bytes: the memory that is allocated to each container. Containers with an unknown amount are omitted.
+        alone: the only pod that uses a card, by card, with the container if only one container uses the card. Cards
+            that several pods share are omitted.
     """
 
     memory_bytes: Mapping[Holder, int]
@@ -37,9 +37,9 @@ class Holdings:
 
 
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
-    """Return the holdings of admitted pods; a pod holds no cards before its admission.
+    """Return the holdings of the admitted pods, because no cards are allocated to a pod before its admission.
 
-    If the cards of a pod are unknown, `alone` is empty, because the pod may hold any card.
+    If the cards of a pod are unknown, `alone` is empty, because the pod may use any card.
     """
     admitted = [each for each in pods if each.admitted]
     amounts: Counter[Holder] = Counter()
@@ -58,7 +58,7 @@ def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[Hol
     kinds = dict(each.pod.order)
     shares = {} if each.assigned is None else each.assigned.assignment.containers
     for name, held in shares.items():
-        # The kubelet reuses the devices of a completed init container for the containers after it.
+        # The kubelet reuses the devices of a completed init container for subsequent containers.
         if name == MOVING or (kinds.get(name) is Kind.INIT and name not in each.running):
             continue
         for share in held:

@@ -1,6 +1,6 @@
 """Reader of the measures of a card from NVIDIA's management library.
 
-If the card or the driver does not support a call, the measure is unknown. The other measures are still read.
+If the card or the driver does not support a call, the measure is unknown, but the other measures are still read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MEGA: Final = 1_000_000
 def read_by_nvml(nvml: Any, bdf: str) -> CardReading:
     """Return the measures of the card at a PCI address.
 
-    The library is open only for this call, because a longer session would keep the card open, even after a restart of
-    its driver.
+    The library is closed after this call, because a longer session would keep the card open, even after its driver
+    restarts.
 
     Args:
-        nvml: the module `pynvml`, not yet initialised.
-        bdf: the address, such as `0000:3b:00.0`.
+        nvml: the module `pynvml`, which is not initialized yet.
+        bdf: the PCI address, such as `0000:3b:00.0`.
     """
     with initialize(nvml) as works:
         handle = _call(nvml, "nvmlDeviceGetHandleByPciBusId", bdf) if works else None
@@ -36,12 +36,14 @@ def _read(nvml: Any, handle: Any) -> CardReading:
         return _call(nvml, name, handle, *arguments)
 
     def count_ecc(kind: str) -> float | None:
-        # Count errors over the lifetime of the card, because the volatile counters are reset when the driver is loaded.
+        # Read the error counters for the lifetime of the card, because the volatile counters are reset when the driver
+        # is loaded.
         return _scale(call("nvmlDeviceGetTotalEccErrors", getattr(nvml, kind), nvml.NVML_AGGREGATE_ECC))
 
     memory = call("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2)
     if memory is None:
-        # Drivers before 510 support only the first version, whose used memory includes the memory of the driver.
+        # Drivers before release 510 support only the first version of the call, in which the used memory includes the
+        # driver's memory.
         memory = call("nvmlDeviceGetMemoryInfo")
     busy = call("nvmlDeviceGetUtilizationRates")
     return CardReading(

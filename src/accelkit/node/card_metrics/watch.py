@@ -1,7 +1,7 @@
-"""Periodic reading of the cards, with one thread per card, so that a hanging driver does not delay other cards.
+"""Periodic reading of the cards, with one thread per card so that an unresponsive driver does not delay other cards.
 
-A thread that waits in the kernel cannot be stopped. Therefore, a card never has more than one thread, and other code
-does not wait for it. A stale reading is not reported, so the cards of a hanging driver have no measures.
+A thread that waits in the kernel cannot be stopped. Therefore, each card has at most one thread, and other code does
+not wait for this thread. A stale reading is not reported, so the cards of an unresponsive driver have no measures.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
 
-# Prometheus usually scrapes every 30 or 60 seconds. Peaks between two readings are lost.
+# Prometheus usually scrapes every 30 or 60 seconds. Peaks between two readings are not recorded.
 _INTERVAL_SECONDS: Final = 15.0
 _FIRST_SECONDS: Final = 1.0
-# The age from which the last reading of an unresponsive card is no longer reported.
+# The age at which the last reading of an unresponsive card is no longer reported.
 _STALE_SECONDS: Final = 60.0
 _NVIDIA_DRIVER: Final = "nvidia"
 
@@ -38,10 +38,10 @@ class _TimedReading:
 
 
 class CardWatch:
-    """The latest readings of a node's cards.
+    """The most recent readings of a node's cards.
 
     Args:
-        read: reads one card, which may take arbitrarily long.
+        read: reads one card. This call may not return for an unlimited time.
         clock: a monotonic clock in seconds.
     """
 
@@ -54,15 +54,15 @@ class CardWatch:
         self._errors = OnceReporter(log)
 
     async def run(self, cards: Callable[[], Sequence[FoundCard]]) -> None:
-        """Read all cards periodically; `cards` returns the current cards."""
+        """Read all cards periodically. `cards` returns the current cards."""
         while True:
             found = cards()
             self.start_reads(found)
-            # An agent that has just started will soon discover its cards.
+            # An agent that has just started discovers its cards soon, so the first wait is shorter.
             await asyncio.sleep(_INTERVAL_SECONDS if found else _FIRST_SECONDS)
 
     def start_reads(self, cards: Sequence[FoundCard]) -> None:
-        """Start reading each card whose last read has ended, and remove cards that no longer exist."""
+        """Start to read each card whose previous read has finished, and remove cards that no longer exist."""
         ids = {each.card.id for each in cards}
         with self._lock:
             self._readings = {card: timed for card, timed in self._readings.items() if card in ids}
@@ -90,12 +90,12 @@ class CardWatch:
             self._errors.report(f"{found.card.id} {exc!r}", f"cannot read card {found.card.id}", error=exc)
             return
         with self._lock:
-            # The values may be as old as the start of the read.
+            # The time of a reading is the start of the read, because the values may be that old.
             self._readings[found.card.id] = _TimedReading(reading, started_at)
 
 
 def read_card(found: FoundCard, load_nvml: Callable[[], Any | None]) -> CardReading:
-    """Return the measures of a card, from its vendor's library if accelkit supports it, or from its driver's files.
+    """Return the measures of a card, from its vendor's library if it is supported, otherwise from its driver's files.
 
     Args:
         found: the card.

@@ -1,1 +1,1 @@
-"""Device plugin for the kubelet, with lists of devices, preferred allocations and responses to Allocate."""
+"""Device plugin for the kubelet: lists of devices, preferred allocations, and responses to Allocate."""

@@ -1,4 +1,4 @@
-"""Log of offered, allocated and refused devices, in which each line has the UID of the pod."""
+"""Log of offered, allocated and refused devices. Each line contains the UID of the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class AllocationLog:
-    """Log of the allocations of one resource. A line that repeats within a minute is counted, but not logged again.
+    """Log of the allocations of one resource. A line that repeats within one minute is counted, but not logged.
 
     Args:
         resource: the extended resource.
@@ -35,7 +35,7 @@ class AllocationLog:
         unit_bytes: int | None,
         seconds: float,
     ) -> None:
-        """Log devices that were offered or allocated to a container.
+        """Log the devices that were offered or allocated to a container.
 
         Args:
             event: `offered` or `allocated`.
@@ -59,11 +59,11 @@ class AllocationLog:
                 seconds=seconds,
             )
 
-        # The key contains a hash, because there may be 100,000 device IDs and the log keeps thousands of keys.
+        # The key contains a hash, because there may be 100,000 device IDs and the log stores thousands of keys.
         self._repeats.info((event, key, hash(frozenset(device_ids))), make)
 
     def note_refusal(self, device_ids: Sequence[str], error: DevicePluginError) -> None:
-        """Log devices that the kubelet chose and the plugin refused."""
+        """Log the devices that the kubelet chose but the plugin refused."""
         self._repeats.info(
             hash(str(error)),
             lambda: Facts("allocation refused", resource=self._resource, devices=len(device_ids), reason=str(error)),

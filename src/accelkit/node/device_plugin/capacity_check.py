@@ -1,4 +1,4 @@
-"""Check that cards are not allocated beyond their capacity, even if containers hold devices in a different unit."""
+"""Check that cards are not allocated beyond their capacity, even if containers have devices in a different unit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ContainerHolding(NamedTuple):
 def list_holdings(
     pods: Iterable[AssignedPod], held: HeldDevices, counts: Mapping[tuple[str, str, str], Devices], *, unit_bytes: int
 ) -> list[ContainerHolding]:
-    """Return the devices of each container, with their memory from its assignment, or computed from the current unit.
+    """Return the devices of each container, with their memory from the assignment, or computed from the current unit.
 
     Args:
         pods: the pods of this node.
         held: the devices of each container.
-        counts: the number of these devices by card.
+        counts: the number of devices on each card, by container.
         unit_bytes: the current memory of one device.
     """
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
@@ -43,11 +43,11 @@ def list_holdings(
 
 
 def compute_device_bytes(holdings: Iterable[ContainerHolding], cards: Collection[str]) -> dict[str, int]:
-    """Return the memory of each device of the containers that hold devices of these cards, in bytes.
+    """Return the size of each device, in bytes, for the containers that have devices on these cards.
 
     Args:
         holdings: the devices of all containers. A device that a container reuses from an init container occurs twice,
-            but counts only once, with the larger amount.
+            but only the larger amount is counted.
         cards: the cards whose devices are returned, because a node may have 100,000 devices on other cards.
     """
     sizes: dict[str, int] = {}
@@ -68,20 +68,20 @@ def check_capacity(
     unit_bytes: int,
     other_bytes: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Refuse devices that would put a card over its capacity.
+    """Raise an error if an allocation of these devices would exceed the capacity of a card.
 
-    If the unit never changed, the kubelet cannot choose such devices. A container that started under a coarser unit
-    holds more memory than its number of devices indicates.
+    The kubelet can choose such devices only after the unit has changed. A container that started with a coarser unit
+    has more memory than its number of devices indicates.
 
     Args:
         device_ids: the device IDs that the kubelet chose.
         cards: the cards of this node.
-        held: the memory of each device that containers hold on the cards of `device_ids`, in bytes.
-        unit_bytes: the memory of each of `device_ids`.
-        other_bytes: the memory of each card that containers hold through other resources.
+        held: the size, in bytes, of each allocated device on the cards of `device_ids`.
+        unit_bytes: the size of each device in `device_ids`, in bytes.
+        other_bytes: the memory that is allocated through other resources, by card.
 
     Raises:
-        DevicePluginError: the remaining memory of a card is less than these devices require.
+        DevicePluginError: a card does not have enough remaining memory for these devices.
     """
     sizes = {**held, **{device_id: max(unit_bytes, held.get(device_id, 0)) for device_id in device_ids}}
     capacity = {card.id: card.capacity_bytes for card in cards}
@@ -91,7 +91,7 @@ def check_capacity(
         totals[ids.find_card(device_id)] += amount
     for card in sorted(ids.count_by_card(device_ids)):
         used = totals[card] + other_bytes.get(card, 0)
-        # `build_container_response` refuses cards that this node does not have.
+        # Cards that do not exist on this node are refused by `build_container_response`.
         if used > capacity.get(card, used):
             raise DevicePluginError(
                 f"card {card} would be over capacity: containers would hold {used:,} of its {capacity[card]:,} bytes",

@@ -1,7 +1,7 @@
-"""Reader of the Container Device Interface (CDI) specifications that the host provides for its container runtime.
+"""Reader of the Container Device Interface (CDI) specifications that the host provides to its container runtime.
 
-The files are in /etc/cdi and /var/run/cdi. A container gets a card by its CDI name. The container runtime then adds the
-device nodes, the libraries and everything else that the vendor's toolkit wrote into the file.
+The files are in /etc/cdi and /var/run/cdi. The agent requests a card for a container by its CDI name. The container
+runtime then adds the device nodes, the libraries and everything else that the vendor's toolkit listed in the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.yaml import load_yaml
 
 log = logging.getLogger(__name__)
 
-# Later folders take precedence.
+# If several folders define a device, the last folder takes precedence.
 _FOLDERS = (Path("etc/cdi"), Path("var/run/cdi"))
 
 
@@ -36,12 +36,12 @@ prepare(_Specification)
 
 
 def find_cdi_name(root: Path, kind: str, names: Collection[str]) -> str | None:
-    """Return the CDI name of a card by any of its names, such as `nvidia.com/gpu=GPU-1b2c`; None if it has none.
+    """Return the CDI name of a card, such as `nvidia.com/gpu=GPU-1b2c`; None if no specification contains the card.
 
     Args:
         root: the host's root folder.
         kind: the vendor's kind, such as `nvidia.com/gpu`.
-        names: the card's names.
+        names: the names under which a specification may list the card.
     """
     found = None
     for folder in _FOLDERS:
@@ -61,7 +61,7 @@ def _read_mtime(path: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return the kind and name of each device in a file. If the file cannot be read, log a warning and return none."""
+    """Return the kind and name of each device in a file. If it is unreadable, log a warning; return no devices."""
     try:
         document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)

@@ -1,4 +1,4 @@
-"""The Allocate response for one container, with the environment, mounts and device nodes from the vendor's profile."""
+"""Response to Allocate for one container, with the environment, mounts and device nodes from the vendor's profile."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def build_container_response(
     Args:
         device_ids: the device IDs that the kubelet chose.
         cards: the cards of this node.
-        root: the host's root folder, in which optional device nodes of a profile may exist.
-        unit_bytes: the memory of one device in bytes; None if each device is a whole card.
+        root: the host's root folder, in which the optional device nodes of a profile may exist.
+        unit_bytes: the size of one device, in bytes; None if each device is a whole card.
         mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
@@ -48,7 +48,7 @@ def build_container_response(
     if unit_bytes is not None:
         answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
     elif all(found.card.memory_bytes is not None for found in granted):
-        # If the memory of a card is unknown, the sum would be less than the allocated memory, or 0.
+        # If the memory of a card is unknown, the sum would be too small or 0.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.own_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
         limits = {found.uuid or found.card.id: units[found.card.id] * unit_bytes for found in granted}
@@ -77,13 +77,13 @@ def build_dialect_environment(
     unit_bytes: int,
     pod_units: int,
 ) -> Mapping[str, str]:
-    """Return a dialect's variables for a container with one card, in units of memory; empty for several cards.
+    """Return a dialect's variables for a container that has units of memory of one card; empty if it has several cards.
 
     Args:
-        patterns: the variables, with `{card}`, `{capacity}`, `{pod}` and `{container}`.
+        patterns: the variables, with the placeholders `{card}`, `{capacity}`, `{pod}` and `{container}`.
         device_ids: the device IDs that the kubelet chose.
         cards: the cards of this node.
-        unit_bytes: the memory of one device in bytes.
+        unit_bytes: the size of one device, in bytes.
         pod_units: the total number of devices of all containers of the pod.
     """
     held = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
@@ -100,7 +100,7 @@ def build_dialect_environment(
 
 
 def build_environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
-    """Return the variables for a container's cards of one vendor; omit unknown facts."""
+    """Return the environment variables for a container's cards of one vendor; omit variables with unknown values."""
     facts: Mapping[str, Sequence[str | int | None]] = {
         "ids": [found.card.id for found in cards],
         "uuids": [found.uuid for found in cards],
@@ -116,7 +116,7 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes of a card.
 
     Raises:
-        DevicePluginError: the number that the driver assigns to the card is unknown, and a guess could be the number
+        DevicePluginError: the number that the driver assigned to the card is unknown, and a guess could be the number
             of another card.
     """
     numbers = {"index": found.index, "minor": found.minor, "render": found.render}
@@ -132,17 +132,19 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
 
 
 def list_own_nodes(found: FoundCard) -> Sequence[str]:
-    """Return the device nodes that only this card has. For a part of a card, omit the nodes of the containing card.
+    """Return the device nodes that belong only to this card.
+
+    For a part of a card, the nodes of the containing card are omitted.
 
     Raises:
-        DevicePluginError: the number that the driver assigns to the card is unknown.
+        DevicePluginError: the number that the driver assigned to the card is unknown.
     """
     nodes = list_card_nodes(found)
     return list(found.part_nodes) if found.part_nodes else nodes
 
 
 def find_cards_by_address(cards: Sequence[FoundCard]) -> dict[str, str]:
-    """Return the IDs of cards by PCI address, except for parts of cards, which an address does not identify."""
+    """Return the IDs of cards by PCI address. Omit parts of cards, because an address does not identify a part."""
     return {each.card.bdf: each.card.id for each in cards if each.card.bdf and each.part_of is None}
 
 
@@ -161,7 +163,7 @@ def _add_mps_client(
 
 
 def list_cdi_kinds(root: Path, cards: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the sorted kinds of CDI devices through which containers get these cards; empty if CDI is not used."""
+    """Return the sorted kinds of the CDI devices that represent these cards; empty if CDI is not used."""
     kinds = {each.profile.cdi for each in cards if _list_cdi_names(root, each.profile, [each])}
     return tuple(sorted(kind for kind in kinds if kind is not None))
 

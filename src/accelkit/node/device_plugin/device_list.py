@@ -1,7 +1,8 @@
 """The list of devices that a plugin sends to its kubelet, and its size.
 
-The kubelet accepts the devices of a resource in one message of at most 4,194,304 bytes, and drops a plugin whose list
-is longer. `check_list` refuses a list of millions of devices without building it, which would require much memory.
+The kubelet accepts the devices of a resource in one message of at most 4,194,304 bytes, and disconnects a plugin whose
+list is longer. `check_list` rejects a list of millions of devices without building it, because that would require too
+much memory.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ _UNHEALTHY = "Unhealthy"
 def build_device_list(
     cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = (), offered: bool = True
 ) -> api.ListAndWatchResponse:
-    """Return the list of devices of the cards for the kubelet.
+    """Return the list of the cards' devices for the kubelet.
 
-    Devices of a card that takes no new shares are listed as unhealthy, except for the devices in use, because the
-    allocatable amount of a node must not fall below the amount that its pods hold. The same applies to all cards while
-    the resource is not offered.
+    Devices of a card that accepts no new shares are listed as unhealthy. Devices in use remain healthy, because the
+    allocatable amount of a node must not be less than the amount that is allocated to its pods. The same applies to all
+    cards while the resource is not offered.
 
     Args:
         cards: the node's cards.
         whole: whether the devices are whole cards, or units of memory.
         unit_bytes: the unit of memory.
-        in_use: the device IDs that containers hold.
+        in_use: the IDs of the devices that are allocated to containers.
         offered: whether new pods may get devices.
 
     Raises:
-        DevicePluginError: the message is longer than the kubelet accepts.
+        DevicePluginError: the message exceeds the size that the kubelet accepts.
     """
     ids, answer = DeviceIds(card.id for card in cards), api.ListAndWatchResponse()
     for card in cards:
         topology = _topology(card)
         for device_id in [card.id] if whole else ids.list_memory_ids(card, unit_bytes):
-            # Only a card that is known to be unhealthy is withdrawn, so a card of unknown health stays.
+            # Only a card that is known to be unhealthy is withdrawn. A card of unknown health remains listed.
             health = HEALTHY if (offered and card.placeable) or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
@@ -56,7 +57,7 @@ def build_device_list(
 
 
 def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) -> api.ListAndWatchResponse:
-    """Return a list of only the devices of these cards that containers hold, in any unit of memory."""
+    """Return a list of only those devices of these cards that are allocated to containers, in any unit of memory."""
     ids, by_id = DeviceIds(card.id for card in cards), {card.id: card for card in cards}
     devices = (
         api.Device(ID=device_id, health=HEALTHY, topology=_topology(by_id[ids.find_card(device_id)]))
@@ -67,10 +68,10 @@ def build_held_list(cards: Sequence[Card], held: Iterable[str], *, whole: bool) 
 
 
 def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
-    """Return the size in bytes of the kubelet's list of all memory of these cards, without building the list.
+    """Return the size, in bytes, of the list that represents all memory of these cards, without building the list.
 
-    All devices count as unhealthy, which is the longest form. The kubelet would otherwise reject the list when a card
-    becomes unhealthy.
+    The size is computed as if all devices were unhealthy, which is the longest form. Otherwise, the kubelet would
+    reject the list when a card becomes unhealthy.
     """
     ids, total = DeviceIds(card.id for card in cards), 0
     for card in cards:
@@ -83,10 +84,10 @@ def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
 
 
 def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
-    """Refuse a unit that splits the memory of the cards into too many devices for the kubelet.
+    """Raise an error if this unit splits the memory of the cards into too many devices for the kubelet.
 
     Raises:
-        DevicePluginError: the list is too long. The error states the smallest unit that works for these cards.
+        DevicePluginError: the list is too long. The message contains the smallest unit that works for these cards.
     """
     size = measure_list(cards, unit_bytes)
     if size <= MAX_MESSAGE_BYTES:
@@ -101,7 +102,7 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
 
 
 def find_smallest_unit(cards: Sequence[Card]) -> str | None:
-    """Return the smallest supported unit that works for these cards; None if no unit does."""
+    """Return the smallest supported unit that works for these cards; None if no supported unit works."""
     fitting = (name for name, size in reversed(list(UNITS.items())) if measure_list(cards, size) <= MAX_MESSAGE_BYTES)
     return next(fitting, None)
 
@@ -111,7 +112,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each number of digits, one number below `count`, and the quantity of numbers with these digits."""
+    """Yield, for each number of digits, the first such number below `count`, and the count of such numbers."""
     first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first

@@ -1,7 +1,8 @@
-"""Device plugins for resources of former dialects, with only the devices that containers still hold.
+"""Device plugins for resources of former dialects, with only the devices that are still allocated to containers.
 
-A kubelet removes a resource a few minutes after its plugin has stopped. After that, it does not restart a container
-that holds devices of the resource. Therefore, the plugin lists only these devices, until their pods end.
+A kubelet removes a resource a few minutes after its plugin has stopped. After that, the kubelet does not restart a
+container that has devices of the resource. Therefore, the plugin still lists these devices until their pods
+terminate.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class FormerResource(DevicePlugin):
         return not self.withheld
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
-        """Send the kubelet the devices that it reports as held."""
+        """Send the kubelet the devices that it reports as allocated."""
         try:
             held = list_held_devices(await list_pod_resources(self._root), self._resource)
         except DevicePluginError:
-            # Keep the list, because containers still hold their devices while a kubelet does not respond.
+            # Do not change the list, because the devices are still allocated while the kubelet does not respond.
             return
         found = [each.card for each in cards]
         devices = build_held_list(found, (each for ids in held.values() for each in ids), whole=self._whole)
@@ -67,7 +68,7 @@ class FormerResource(DevicePlugin):
             await self._send(devices)
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: ARG002, N802 - gRPC's
-        """Refuse all requests, because a released device of this resource is not allocated to another pod."""
+        """Refuse all requests, because a released device of this resource must not be allocated to another pod."""
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"cannot allocate {self._resource}: its dialect is no longer in use. Request the resources of the current "
@@ -76,15 +77,15 @@ class FormerResource(DevicePlugin):
         raise AssertionError
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Return the devices of this resource that the kubelet reports as held; no responses are pending."""
+        """Return the devices of this resource that the kubelet reports as allocated; no responses are pending."""
         return list_held_devices(answer, self._resource)
 
 
 def make_former_resources(root: Path, dialect: Dialect, pods: AssignedPods) -> list[FormerResource]:
-    """Return the plugins for the resources of all dialects except for the dialect in use.
+    """Return a plugin for each resource of all dialects except for the dialect in use.
 
-    Resources that other device plugins also serve are omitted, because two plugins for the same resource replace each
-    other.
+    Resources that other device plugins also serve are omitted, because a plugin replaces another plugin for the same
+    resource.
     """
     resources = list_device_resources(dialect)
     left_out = {dialect.resources.memory, dialect.resources.cards, *resources.ambiguous}

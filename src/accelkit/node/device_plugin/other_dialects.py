@@ -1,7 +1,7 @@
-"""Cards that containers hold through resources of dialects that the agent does not serve.
+"""Cards that are allocated to containers through resources of dialects that the agent does not serve.
 
-The kubelet counts the devices of each resource separately, so it may allocate a card through one resource while a
-container holds the card through another.
+The kubelet counts the devices of each resource separately. Therefore, it may allocate a card through one resource
+although the card is already allocated through another resource.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accelkit.vendors.counted_dialects import DeviceResources
 
 @dataclass(frozen=True, slots=True)
 class HeldByOthers:
-    """Cards that pods hold through the resources of other dialects.
+    """Cards that are allocated to pods through the resources of other dialects.
 
     Attributes:
-        memory_bytes: the memory that pods hold, by shared card.
-        sharing: a pod that holds a share, by shared card.
-        whole: the pod that holds the whole card, by card.
+        memory_bytes: the memory that is allocated to pods, by shared card.
+        sharing: a pod that has a share, by shared card.
+        whole: the pod that has the whole card, by card.
     """
 
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -42,11 +42,11 @@ def observe_others(
     ids: DeviceIds,
     unit_bytes: int,
 ) -> HeldByOthers:
-    """Return the cards that pods hold through other resources, as the kubelet reports them.
+    """Return the cards that, according to the kubelet, are allocated to pods through other resources.
 
     Args:
         answer: the response from the kubelet's pod resources API.
-        counted: the resources through which containers may hold devices of accelkit.
+        counted: the resources through which accelkit's devices may be allocated to containers.
         served: the resources that this agent serves.
         pods: the pods of this node with assignments.
         ids: the device IDs of the node's cards.
@@ -70,7 +70,7 @@ def observe_others(
 
 
 def read_others(pods: Sequence[AssignedPod], served: Collection[str]) -> HeldByOthers:
-    """Return the cards that pods hold through other resources, from the assignments instead of the kubelet."""
+    """Return the cards that, according to the assignments, are allocated to pods through other resources."""
     memory_bytes: Counter[str] = Counter()
     sharing: dict[str, str | None] = {}
     whole: dict[str, str | None] = {}

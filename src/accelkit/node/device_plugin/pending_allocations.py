@@ -1,9 +1,9 @@
 """Pending allocations: the assigned cards of containers that still wait for their devices.
 
-The kubelet does not identify the pod, so it may serve two containers of equal size in an unexpected order. Therefore,
-pending allocations are counted without attribution: they are all assigned devices minus the devices that containers
-hold. If a container gets the cards of another container, it leaves its own cards to the other container, so the sums
-are always correct.
+The kubelet does not identify the pod in a request, and it may serve two containers of equal size in an unexpected
+order. Therefore, pending allocations are not attributed to containers: they are all assigned devices minus all
+allocated devices. If a container gets the cards of another container, the other container can get the cards of the
+first, so the sums are always correct.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Cards = tuple[tuple[str, int], ...]
 
 
 def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str, str | None]:
-    """Return the cards that were assigned whole or in shares of memory, each with a pod to which it was assigned."""
+    """Return the cards that were assigned, either whole or in shares of memory, each with one of its pods."""
     return {
         share.card: f"{pod.namespace}/{pod.name}"
         for pod in pods
@@ -34,9 +34,9 @@ def list_pending_allocations(
 ) -> list[Wait]:
     """Return the containers that wait for devices, with their assigned devices, in the order of admission.
 
-    Containers before a container that holds devices are omitted, because the kubelet allocates one container after the
-    other, and does not list init containers that end. Containers whose memory was assigned in another unit are also
-    omitted, because the kubelet would allocate other amounts.
+    If a container has devices, the containers before it are omitted: the kubelet serves one container after the other,
+    and does not list completed init containers. Containers whose memory was assigned in another unit are also omitted,
+    because the kubelet would allocate different amounts.
     """
     found: list[Wait] = []
     for pod in sorted(pods, key=lambda pod: pod.order):
@@ -53,9 +53,9 @@ def list_pending_allocations(
 def list_moved(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool
 ) -> list[tuple[Devices, Devices]]:
-    """Return the devices that were assigned to containers and the devices that these hold instead, if they differ.
+    """Return pairs of the devices that were assigned to a container and the different devices that it got instead.
 
-    The kubelet does not list init containers that end, so these count as moved to the card of the next container.
+    The kubelet does not list completed init containers, so these count as moved to the card of the next container.
     """
     moved: list[tuple[Devices, Devices]] = []
     for pod in pods:
@@ -85,16 +85,17 @@ def rank_pending_allocations(
     Args:
         size: the number of requested devices.
         waits: the waiting containers, as `list_pending_allocations` returns them.
-        moved: the assigned devices of containers, and the devices that they hold instead.
-        in_flight: the devices of responses that the kubelet does not report yet.
-        answered: the containers that hold devices, or that probably got a response.
+        moved: the assigned devices of containers, and the devices that they got instead.
+        in_flight: the devices in responses that the kubelet does not report as allocated yet.
+        answered: the containers that have devices, or that probably got a response.
     """
     requested = [_key(devices) for _, devices in waits if devices.total() == size]
     pool = Counter(requested)
     swaps = [(_key(was), _key(now)) for was, now in moved if sum(was.values()) == size]
     pool.update(was for was, _ in swaps)
     for was, now in swaps:
-        # If the cards in `now` were not assigned to a container, the cards in `was` are not needed in exchange.
+        # If the cards in `now` were not assigned to another container, no other container needs the cards in `was` in
+        # exchange.
         pool[now if pool[now] > 0 else was] -= 1
     for devices in in_flight:
         if sum(devices.values()) == size:
@@ -108,7 +109,7 @@ def rank_pending_allocations(
             cards = _key(devices)
             order.append(cards if pool[cards] > 0 else None)
             pool[cards] -= pool[cards] > 0
-    # A container whose cards another container holds gets the cards that are left in exchange.
+    # If another container got the cards of a container, the container gets the remaining cards in exchange.
     rest = sorted(cards for cards, count in pool.items() for _ in range(count))
     ranked = [cards if cards is not None else rest.pop(0) for cards in order if cards is not None or rest]
     return [Counter(dict(cards)) for cards in (*ranked, *rest)]
@@ -118,11 +119,12 @@ def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> 
     """Return the containers without a response, in the order in which the kubelet probably requests their devices.
 
     The kubelet admits one pod at a time and allocates one container after the other. Therefore, the order is: the next
-    container of a pod in which some containers have a response, the first container of each other pod, all others.
+    container of a pod in which some containers have a response, the first container of each other pod, and then the
+    remaining containers.
 
     Args:
         waits: the waiting containers, as `list_pending_allocations` returns them.
-        answered: the containers that hold devices, or that probably got a response.
+        answered: the containers that have devices, or that probably got a response.
     """
     begun = {uid for uid, _ in answered}
     next_of_begun, first, later = list[Wait](), list[Wait](), list[Wait]()
@@ -136,7 +138,7 @@ def sort_by_expected_order(waits: Sequence[Wait], answered: Collection[Key]) -> 
 
 
 def _count_served(pod: AssignedPod, held: Mapping[Key, Devices]) -> int:
-    """Return the number of containers up to the last container that holds devices; 0 if no container holds devices."""
+    """Return the number of containers up to the last container that has devices; 0 if no container has devices."""
     holding = [number for number, container in enumerate(pod.containers, 1) if (pod.uid, container) in held]
     return max(holding, default=0)
 

@@ -45,13 +45,13 @@ _RESEND_SECONDS, _DELIVERY_SECONDS = 1.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """The devices that containers hold at one moment.
+    """The devices that are allocated to containers at one moment.
 
     Attributes:
         held: the number of devices of this resource, by container and card.
-        others: the cards held through the other resource, each with a pod that holds it; None if the pod is unknown.
+        others: the cards that are allocated through the other resource, each with its pod; None if the pod is unknown.
         holdings: the devices of this resource by container, with their memory.
-        dialects: the cards held through resources of dialects that are not served.
+        dialects: the cards that are allocated through resources of dialects that are not served.
     """
 
     held: Mapping[Key, Devices]
@@ -70,13 +70,14 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         pods: the pods of this node with their assignments.
         allocations: the pending responses of this resource.
         other: the name of the other resource, and its pending responses.
-        steering: whether the plugin offers the kubelet preferred devices.
+        steering: whether the plugin offers preferred devices to the kubelet.
         on_allocate: called after each allocation.
         count: called with the result of each allocation, `granted` or `refused`.
-        environment: the dialect's variables for a container, in addition to the vendor's variables.
+        environment: the dialect's environment variables for a container, in addition to the vendor's variables.
         mps: the folders of NVIDIA's MPS control daemon.
-        is_managed: returns whether kube-scheduler is known to call the extender for the resource.
-        counted: the resources through which containers may hold accelkit's devices, in all dialects.
+        is_managed: returns whether, according to the record of managed resources, kube-scheduler calls the extender for
+            the resource.
+        counted: the resources of all dialects through which accelkit's devices may be allocated.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     @property
     def withheld(self) -> bool:
-        """Whether the resource is not offered and no container holds its devices, so that no registration is needed."""
+        """Whether the resource is not offered and has no allocated devices, so that no registration is needed."""
         return not self.offered and all(device.health != HEALTHY for device in self._devices.devices)
 
     @property
@@ -136,12 +137,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return True
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
-        """Send the kubelet the devices of these cards, with their memory in units of `unit_bytes`.
+        """Send the devices of these cards to the kubelet, with their memory in units of `unit_bytes`.
 
-        If the kubelet is connected, wait until it has received the list.
+        If the kubelet is connected, wait until it has received the list or a timeout expires.
 
         Raises:
-            DevicePluginError: there are more devices than the kubelet accepts.
+            DevicePluginError: the number of devices exceeds the number that the kubelet accepts.
         """
         found = [found.card for found in cards]
         offered = self._is_managed()
@@ -153,7 +154,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             await self._send(devices)
 
     async def _send(self, devices: api.ListAndWatchResponse) -> None:
-        """Replace the list of devices, and wait until the kubelet has received it. The caller holds `self._changed`."""
+        """Replace the list of devices, and wait until the kubelet has received it.
+
+        The caller must hold `self._changed`.
+        """
         if devices == self._devices:
             return
         self._devices = devices
@@ -163,7 +167,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             await asyncio.wait_for(delivery, _DELIVERY_SECONDS)
 
     async def start(self) -> None:
-        """Start serving, and then register, because the kubelet connects to the plugin before it responds.
+        """Start to serve before the registration, because the kubelet connects to the plugin before it responds.
 
         Raises:
             DevicePluginError: the socket cannot be created, or the kubelet rejected the registration.
@@ -180,17 +184,17 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         log.info("registered resource=%s devices=%d", self._resource, len(self._devices.devices))
 
     async def stop(self) -> None:
-        """Stop the server and all streams; gRPC removes the socket."""
+        """Stop the server and all streams. gRPC removes the socket."""
         if self._server is not None:
             await self._server.stop(grace=0)
             self._server = None
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
-        """Return whether preferred allocation is offered."""
+        """Return the plugin's options: whether it offers preferred allocation."""
         return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices initially and after changes, at most once per second to limit the kubelet's updates."""
+        """Send the devices initially and after changes, at most once per second to limit the updates of the kubelet."""
         self._streams += 1
         try:
             while True:
@@ -211,7 +215,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         request: api.PreferredAllocationRequest,
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
-        """Return the devices of the assigned cards."""
+        """Return devices of the cards that were assigned to the container that probably waits for them."""
         started = time.perf_counter()
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
@@ -226,7 +230,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
-        """Allocate by the IDs only; refuse IDs that would put a card over capacity or are on too many cards."""
+        """Allocate the requested device IDs.
+
+        IDs that would exceed the capacity of a card, or that are on too many cards, are refused.
+        """
         started = time.perf_counter()
         observed = await self._observe()
         answer, ids = api.AllocateResponse(), list[str]()
@@ -282,7 +289,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     def _list_full(self, size: int, observed: _Observed) -> set[str]:
-        """Return the cards on which fewer than `size` units are free because of pods of other dialects."""
+        """Return the cards on which fewer than `size` units are free because pods use resources of other dialects."""
         other, unit_bytes = observed.dialects.memory_bytes, self._allocations.unit_bytes
         if self._whole or not other:
             return set()
@@ -293,7 +300,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return {card.id for card in cards if used[card.id] + size * unit_bytes > card.capacity_bytes}
 
     def _list_assigned(self) -> list[AssignedPod]:
-        """Return the pods that hold devices of the served dialect or wait for them."""
+        """Return the pods that have devices of the served dialect or wait for them."""
         served = {self._resource, self._other_resource}
         return [found for pod in self._pods.list_assigned() if (found := pod.select(served)) is not None]
 
@@ -310,14 +317,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         if not self._environment or self._whole:
             return {}
         pod = next((pod for pod in self._list_assigned() if key and pod.uid == key[0]), None)
-        # The container may be a guess. If two pods were confused, the sum is correct only if it is the same for both.
+        # The container may be a guess. If the guess is the container of another pod, the sum is correct only if both
+        # pods have the same sum.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Remove responses whose devices the kubelet reports as held; return the held devices of this resource."""
+        """Remove the responses whose devices are allocated; return the allocated devices of this resource."""
         return self._settle(self._allocations, self._resource, answer)
 
     def _settle(
@@ -329,14 +337,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return held
 
     async def _observe(self) -> _Observed:
-        """Return the devices that containers hold, from the kubelet, or from the assignments if it does not respond."""
+        """Return the allocated devices from the kubelet, or from the assignments if the kubelet does not respond."""
         pods, all_pods = self._list_assigned(), self._pods.list_assigned()
         served = {self._resource, self._other_resource}
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
             answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
-            # The kubelet may have just started. A refusal would make the pod fail, and the assignments are sufficient.
+            # The kubelet may have just started. An error would make the pod fail, and the assignments contain
+            # sufficient data.
             log.warning("%s; the plugin uses the assignments of this node's pods instead", exc)
             for each in (self._allocations, self._other):
                 each.settle(pods, self._pods.list_unassigned(), frozenset())

@@ -1,9 +1,10 @@
-"""Choice of the devices to offer to the kubelet before an allocation, and checks of the devices that it chose.
+"""Choice of the devices to offer to the kubelet before an allocation, and checks of the devices that the kubelet chose.
 
-The kubelet does not identify the pod. Steering offers the IDs of the cards that were assigned to the containers that
-wait for this number of units, in the order of admission. The response to Allocate depends only on the IDs, not on the
-container. If the kubelet serves two containers of equal size in a different order, they swap their cards. Both get the
-amounts that they requested, on cards with enough capacity, and the reconciler corrects their assignments.
+The kubelet does not identify the pod in a request. Therefore, the plugin offers IDs of the cards that were assigned to
+containers that wait for the same number of units. It offers them in the order of admission. The response to Allocate
+depends only on the IDs, not on the container. If the kubelet serves two containers of equal size in a different order,
+the containers swap their cards. Each container gets the amount that it requested on a card with enough capacity, and
+the reconciler corrects the assignments.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from accelkit.placement.policies import Policy, rank_card
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# The kubelet reports an allocation immediately. An allocation that it has not reported after this time has failed.
+# The kubelet reports an allocation immediately. An allocation that is not reported within this time is treated as
+# failed.
 _IN_FLIGHT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingAllocation:
-    """A response whose devices the kubelet does not report as held yet, in the unit at the time of the response.
+    """A response whose devices the kubelet does not report as allocated yet, in the unit at the time of the response.
 
     Attributes:
         key: the container that probably got the response; None if no container with an assignment waits for it.
-        candidates: the UIDs of the pods, one of which must have got the response; None if they are unknown.
+        candidates: the UIDs of the pods that may have got the response; None if they are unknown.
     """
 
     device_ids: tuple[str, ...]
@@ -54,11 +56,11 @@ class _PendingAllocation:
 
 
 class PreferredAllocation:
-    """Preferred devices of one resource, and its pending responses.
+    """The preferred devices and the pending responses of one resource.
 
     Args:
         whole: whether this is the resource of whole cards.
-        unit_bytes: the memory of one device, which changes with the node's unit.
+        unit_bytes: the size of one device, in bytes, which changes with the node's unit.
         ids: the device IDs of the node's cards, which change with the cards.
         clock: a monotonic clock in seconds.
     """
@@ -78,12 +80,12 @@ class PreferredAllocation:
         self._pending: list[_PendingAllocation] = []
 
     def settle(self, pods: Sequence[AssignedPod], unassigned: AbstractSet[str], held: AbstractSet[str]) -> None:
-        """Remove the responses whose devices the kubelet reports as held, and the responses that failed.
+        """Remove the responses whose devices the kubelet reports as allocated, and the responses that failed.
 
         Args:
             pods: the pods of this node.
-            unassigned: the UIDs of the pods without an assignment that the kubelet has not admitted.
-            held: the device IDs that containers hold.
+            unassigned: the UIDs of the pods that have no assignment and that the kubelet has not admitted.
+            held: the IDs of the devices that are allocated to containers.
         """
         waiting = {pod.uid for pod in pods if not pod.admitted} | unassigned
         now = self._clock()
@@ -96,7 +98,7 @@ class PreferredAllocation:
         ]
 
     def list_pending_cards(self) -> dict[str, str | None]:
-        """Return the cards of pending responses, with the UID of the pod that probably gets them; None if unknown."""
+        """Return the cards of pending responses, each with the UID of the pod that may get it; None if unknown."""
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
@@ -121,19 +123,19 @@ class PreferredAllocation:
         avoid: Collection[str],
         node: NodeCards | None = None,
     ) -> list[str]:
-        """Return the IDs of the cards that were assigned to a container of this size.
+        """Return IDs of devices on the cards that were assigned to a container that waits for this number of devices.
 
-        If no container waits for this number of devices, return IDs that a pod without an assignment can get without
-        harm: units of one card, chosen by the policy `binpack`, or whole cards that no pod shares, chosen by the policy
-        `topology`. If there are no such IDs, return an empty list.
+        If there is no such container, return IDs that can be safely allocated to a pod without an assignment: units of
+        one card, chosen by the policy `binpack`, or whole cards that no pod shares, chosen by the policy `topology`. If
+        there are no such IDs, return an empty list.
 
         Args:
             pods: the pods of this node.
-            held: the devices of this resource that containers already hold.
+            held: the devices of this resource that are already allocated, by container.
             available: the IDs that the kubelet can allocate.
-            taken: the IDs that the kubelet must allocate, because the container reuses them from an init container.
+            taken: the IDs that the kubelet must include, because the container reuses them from an init container.
             size: the total number of devices that the kubelet must allocate.
-            avoid: the cards that pods hold through the other resource.
+            avoid: the cards that are allocated to pods through other resources, or that are full.
             node: the node's cards; None if they are unknown.
         """
         if size < len(taken):
@@ -157,10 +159,10 @@ class PreferredAllocation:
         return bool(self._rank_pending(pods, held, size))
 
     def check_unit(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> None:
-        """Refuse devices that were assigned to a container in another unit, if no container waits for this number now.
+        """Raise an error if this number of devices was assigned to a container in another unit.
 
         Raises:
-            DevicePluginError: this number of devices no longer matches the amount that was assigned to the pod.
+            DevicePluginError: this number of devices no longer corresponds to the amount that was assigned to the pod.
         """
         if self._whole or self.expects(pods, held, size):
             return
@@ -189,13 +191,14 @@ class PreferredAllocation:
 
         Args:
             pods: the pods of this node.
-            held: the devices of this resource that containers already hold.
+            held: the devices of this resource that are already allocated, by container.
             device_ids: the device IDs that the kubelet chose.
-            unassigned: the UIDs of the pods without an assignment that the kubelet has not admitted; None if they are
-                unknown. If it is empty, the pod was deleted during its admission, and no card is reserved for it.
+            unassigned: the UIDs of the pods that have no assignment and that the kubelet has not admitted; None if they
+                are unknown. If it is empty, the pod was deleted during its admission, and no card is reserved for it.
 
         Raises:
-            DevicePluginError: the IDs are on several cards, and no container waits for the same numbers by card.
+            DevicePluginError: the IDs are on several cards, and no container waits for the same numbers of devices per
+                card.
         """
         found = self.ids.count_by_card(device_ids)
         pending = self._rank_pending(pods, held, len(device_ids))
@@ -213,7 +216,7 @@ class PreferredAllocation:
     def find_container(
         self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]
     ) -> Key | None:
-        """Return the container that probably gets these IDs; None if no container waits for the same counts."""
+        """Return the container that probably gets these IDs; None if no container waits for such numbers."""
         found = self.ids.count_by_card(device_ids)
         alike = [
             (key, devices)
@@ -247,7 +250,7 @@ class PreferredAllocation:
 
 
 def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
-    """Return the whole cards with the best connections; an empty list if the connections of a card are unknown."""
+    """Return the IDs of the whole cards with the best connections; empty if the connections of a card are unknown."""
     places = {card: place for place, card in enumerate(node.cards)} if node else {}
     if node is None or node.links is None or not places.keys() >= {*available, *taken}:
         return []
@@ -258,11 +261,11 @@ def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequen
 
 
 def check_exclusive(cards: Iterable[str], others: Mapping[str, str | None], *, whole: bool) -> None:
-    """Refuse cards that pods hold through the other resource.
+    """Raise an error if one of these cards is allocated to a pod through the other resource.
 
     Args:
         cards: the cards whose devices the kubelet chose.
-        others: the cards that pods hold through the other resource, each with a pod that holds it; None if unknown.
+        others: the cards that are allocated through the other resource, each with a pod that uses it; None if unknown.
         whole: whether the kubelet allocates whole cards.
 
     Raises:

@@ -22,18 +22,19 @@ async def keep_registered(
     found_any: asyncio.Event,
     on_new_kubelet: Callable[[], None] = lambda: None,
 ) -> None:
-    """Start and register the plugins. Repeat this when the kubelet has restarted or a socket has disappeared.
+    """Start and register the plugins, and repeat this if the kubelet has restarted or a socket has disappeared.
 
     A plugin whose resource is withheld is not registered. If the resource of a registered plugin is withheld later, the
-    plugin stays registered and lists all free devices as unhealthy, and the kubelet keeps the devices that pods hold.
+    plugin remains registered and lists all free devices as unhealthy. The kubelet does not remove the devices that are
+    allocated to pods.
 
     Args:
         root: the host's root folder.
         plugins: the plugins to register.
-        found_any: set when the cards are known.
+        found_any: the event that is set when the cards are known.
         on_new_kubelet: called when the kubelet has restarted, before the plugins register.
     """
-    # Wait for the cards, because an empty list would withdraw all devices from the kubelet.
+    # Wait for the cards, because an empty list would withdraw all devices.
     await found_any.wait()
     registered: dict[str, tuple[int, int]] = {}
     last: tuple[int, int] | None = None
@@ -61,5 +62,6 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except OSError:
         return None
-    # A new kubelet creates a new socket. It may have the inode of the old socket, so the time is also compared.
+    # A new kubelet creates a new socket. The new socket may have the inode of the old one, so the time is also
+    # compared.
     return found.st_ino, found.st_ctime_ns

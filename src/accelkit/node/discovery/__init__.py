@@ -1,4 +1,4 @@
-"""Discovery of a host's cards from files below a root folder, which differs in tests and containers."""
+"""Discovery of a host's cards from files below a root folder, which is different in tests and containers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The cards of a host, and the libraries of their vendors, by vendor."""
+    """The cards of a host, and the libraries of the cards' vendors, by vendor."""
 
     cards: list[FoundCard]
     libraries: dict[str, tuple[Library, ...]]
@@ -49,8 +49,8 @@ def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) 
     Args:
         root: the host's root folder.
         profiles: the profiles of the vendors to search for.
-        nvml: NVIDIA's library, or None if it is not open. Then the facts of NVIDIA's cards come from files and the
-            profile.
+        nvml: NVIDIA's library, or None if it is not open. Without it, the facts about NVIDIA's cards are read from
+            files and the profile.
 
     Raises:
         DevicePluginError: a required file cannot be read.

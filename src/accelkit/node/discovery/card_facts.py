@@ -1,4 +1,4 @@
-"""Reader of the facts of a card, from the sources in its profile. The first source with a value takes precedence."""
+"""Reader of the facts about a card, from the sources in its profile. The first source with a value takes precedence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.vendors.fact_sources import Source
 
 
 def read_identity(device: Device) -> str | None:
-    """Return the permanent name of the card in the vendor's tools; None if no source provides a name."""
+    """Return the card's permanent name in the vendor's tools; None if no source provides it."""
     found = read_from_sources(device.discovery.identity, device, lambda source: source.read_identity(device))
     return next((name for name in found if name and _names_one_card(name)), None)
 
@@ -23,13 +23,13 @@ def read_model(device: Device) -> str:
 
 
 def read_number(sources: Iterable[Source], device: Device) -> int | None:
-    """Return the number that the driver assigns to a card, or None if it is unknown."""
+    """Return the number that the driver assigned to a card, or None if it is unknown."""
     found = read_from_sources(sources, device, lambda source: source.read_number(device))
     return next((number for number in found if number is not None), None)
 
 
 def read_minor(device: Device) -> int | None:
-    """Return the driver's number in the names of a card's device nodes, or None if it is unknown."""
+    """Return the driver's number that is part of the names of a card's device nodes, or None if it is unknown."""
     part = device.partition
     return part.minor if part and part.kfd else read_number(device.discovery.minor, device)
 
@@ -41,7 +41,7 @@ def read_render(device: Device) -> int | None:
 
 
 def read_memory(device: Device) -> Memory | None:
-    """Return the memory of the card from the first source that provides it; None, not 0, if it is unknown."""
+    """Return the memory of the card from the first source that provides it; None (not 0) if it is unknown."""
     part = device.partition.kfd if device.partition else None
     if part is not None:
         # The driver's files contain the memory of the whole card.
@@ -58,6 +58,6 @@ def _read_memory(source: CardSource, device: Device) -> Memory | None:
 
 
 def _names_one_card(identity: str) -> bool:
-    # A driver writes question marks before it has read the number from the card, and zeros if the card has no number.
+    # A driver reports question marks until it has read the identifier from the card, and zeros if the card has none.
     digits = identity.rpartition("GPU-")[2].replace("-", "")
     return bool(digits.strip("0")) and "?" not in identity

@@ -1,7 +1,8 @@
-"""Card sources, which read facts of cards. Profiles refer to them by name, for example `{from: nvml}`.
+"""Card sources, which read facts about cards. Profiles refer to a source by its name, for example `{from: nvml}`.
 
-Another distribution can add a source through an entry point in the group `accelkit.memory_sources` that refers to a
-`CardSource` class. Profiles refer to the source by the name of the entry point, for memory and for other facts.
+Another Python distribution can add a source through an entry point in the group `accelkit.memory_sources` that refers
+to a `CardSource` class. Profiles refer to this source by the name of the entry point, for memory and for other
+facts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Device:
     Attributes:
         facts: the facts from its driver's file.
         nvml: the facts from NVIDIA's library.
-        partition: the part of the device that this card is; None for a card without parts.
+        partition: the part of the device, if this card is a part; None for a card without parts.
     """
 
     host: Host
@@ -52,7 +53,7 @@ class Memory:
 
     Attributes:
         reserved_bytes: the memory that the driver and firmware reserve; None if it is unknown.
-        estimated: whether the amount comes from the model of the card instead of the card.
+        estimated: whether the amount was derived from the model of the card instead of read from the card.
     """
 
     total_bytes: int
@@ -62,7 +63,9 @@ class Memory:
 
 
 class CardSource:
-    """A source of facts of cards. Subclasses override the methods for their facts; None means that a fact is unknown.
+    """A source of facts about cards. Subclasses override the methods for the facts that they can read.
+
+    A method returns None if the fact is unknown.
 
     Args:
         source: the entry in the profile.
@@ -72,14 +75,14 @@ class CardSource:
         self.source = source
 
     def read_identity(self, device: Device) -> str | None:
-        """Return the permanent name of the card in the vendor's tools."""
+        """Return the card's permanent name in the vendor's tools."""
         return self.read_model(device)
 
     def read_model(self, device: Device) -> str | None:
         """Return the card's model."""
 
     def read_number(self, device: Device) -> int | None:
-        """Return the number that the driver assigns to the card."""
+        """Return the number that the driver assigned to the card."""
 
     def read_memory(self, device: Device) -> Memory | None:
         """Return the memory of the card."""
@@ -111,14 +114,14 @@ class _File(CardSource):
 
 
 class _Entry(CardSource):
-    """The number at the end of the name of an entry below the device's sysfs folder, such as `drm/card*`."""
+    """The number at the end of the name of an entry (such as `drm/card*`) below the device's sysfs folder."""
 
     def read_number(self, device: Device) -> int | None:
         return find_trailing_number(device.folder, self.source.path)
 
 
 class _Nvml(CardSource):
-    """NVIDIA's management library, if it loads."""
+    """NVIDIA's management library, if it can be loaded."""
 
     def read_identity(self, device: Device) -> str | None:
         return device.nvml.uuid if device.nvml else None
@@ -137,7 +140,7 @@ class _Nvml(CardSource):
 
 
 class _Dmem(CardSource):
-    """The kernel's controller of device memory."""
+    """The kernel's controller for device memory."""
 
     def read_memory(self, device: Device) -> Memory | None:
         found = device.host.dmem.get(device.bdf)
@@ -145,7 +148,7 @@ class _Dmem(CardSource):
 
 
 class _Kfd(CardSource):
-    """The topology of AMD's compute driver."""
+    """The topology that AMD's compute driver exports."""
 
     def read_memory(self, device: Device) -> Memory | None:
         found = device.host.kfd.get(device.bdf)
@@ -153,7 +156,7 @@ class _Kfd(CardSource):
 
 
 class _Table(CardSource):
-    """The profile's `models`, which contain facts of models, not of individual cards."""
+    """The field `models` of the profile, which contains facts about models, not about individual cards."""
 
     def read_model(self, device: Device) -> str | None:
         known = device.discovery.models.get(device.device_id)
@@ -179,17 +182,17 @@ _OURS: Final[Mapping[str, type[CardSource]]] = {
 
 
 def list_card_source_names() -> list[str]:
-    """Return the names of all card sources, sorted, including those of other distributions, without loading them."""
+    """Return the sorted names of all card sources, including sources from other distributions, without loading them."""
     return sorted({*_OURS, *list_plugin_names(MEMORY_SOURCES)})
 
 
 @cache
 def load_card_source(name: str) -> type[CardSource]:
-    """Return the card source of this name.
+    """Return the card source with this name.
 
     Raises:
         ProfileError: no installed distribution provides this source.
-        PluginError: the source belongs to another distribution and cannot be used.
+        PluginError: the source comes from another distribution and cannot be used.
     """
     plugin = find_plugin(MEMORY_SOURCES, name, _OURS.keys())
     if plugin is not None:
@@ -209,8 +212,8 @@ def read_from_sources(
 
     Raises:
         ProfileError: no installed distribution provides a source.
-        PluginError: a source belongs to another distribution and cannot be used.
-        DevicePluginError: a source failed, so the facts of the card are unknown, not missing.
+        PluginError: a source comes from another distribution and cannot be used.
+        DevicePluginError: a source failed, so the facts about the card are unknown, not missing.
     """
     for source in sources:
         try:

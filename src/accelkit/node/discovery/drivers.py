@@ -9,10 +9,10 @@ from accelkit.vendors.profiles import PciDiscovery
 
 
 def list_missing_drivers(found: Sequence[FoundCard]) -> list[str]:
-    """Return a sentence for each card of a host if all of its cards lack their driver; otherwise, an empty list.
+    """Return a sentence for each card of a host if no card is bound to its driver; otherwise, return an empty list.
 
-    If another card of the host has its driver, a card without a driver is probably unused or reserved for a virtual
-    machine.
+    If another card of the host is bound to its driver, a card without a driver is probably unused or reserved for a
+    virtual machine.
     """
     unbound = [text for card in found if (text := _describe_unbound(card))]
     return unbound if len(unbound) == len(found) else []

@@ -1,4 +1,4 @@
-"""Detection of non-PCI links between cards: NVLink from NVIDIA's library, XGMI from AMD's compute driver."""
+"""Detection of links between cards other than PCI: NVLink from NVIDIA's library, and XGMI from AMD's compute driver."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _Found = tuple[str, int]  # the kind and number of links
 def find_fabric_links(
     ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
 ) -> Mapping[str, tuple[Link, ...]]:
-    """Return each card's links by its PCI address, sorted by the addresses of the other ends.
+    """Return the links of each card, by its PCI address. The links are sorted by the addresses of the linked cards.
 
     Args:
         ids: the IDs of this host's cards by PCI address.
-        nvml: the facts from NVIDIA's library, by PCI address.
-        kfd: the facts from AMD's compute driver, by PCI address.
+        nvml: the facts about cards from NVIDIA's library, by PCI address.
+        kfd: the facts about cards from AMD's compute driver, by PCI address.
     """
     pairs = dict((*_find_xgmi(kfd), *_find_nvlink(nvml)))
     return {
@@ -35,13 +35,14 @@ def find_fabric_links(
     }
 
 
-# A link counts if at least one end reports it. If a pair occurs twice, the later occurrence takes precedence.
+# A link is included if the card at one of its ends reports it. If a pair occurs twice, the later occurrence takes
+# precedence.
 def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, _Found]]:
-    # Cards with links to a switch are connected to each other.
+    # All cards with links to a switch are connected to each other.
     yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
     for here, card in cards.items():
         for there, count in card.linked.items():
-            # One end may report fewer links than the other.
+            # The card at one end may report fewer links than the card at the other end.
             reverse = cards[there].linked.get(here, 0) if there in cards else 0
             yield frozenset({here, there}), (NVLINK, max(count, reverse))
 

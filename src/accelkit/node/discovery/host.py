@@ -1,4 +1,4 @@
-"""Facts of a host that are read once for all of its cards."""
+"""Facts about a host that are read once for all of its cards."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _REGION = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The facts of a host.
+    """The facts about a host.
 
     Attributes:
         root: the host's root folder.
         machine: a short name of this machine that survives a reboot; None if the machine ID is missing.
-        dmem: the bytes of memory by PCI address, from the kernel's dmem controller.
+        dmem: the memory of each card in bytes, by PCI address, from the kernel's dmem controller.
         kfd: the cards of AMD's compute driver, by PCI address.
         overrides: the administrator's overrides.
         nvml: NVIDIA's library; None if it is not open.
@@ -41,7 +41,7 @@ class Host:
 
 
 def read_host(root: Path, nvml: Nvml | None) -> Host:
-    """Read the host below a root.
+    """Read the facts about the host whose files are below a root folder.
 
     Raises:
         DevicePluginError: an existing folder cannot be listed.
@@ -61,6 +61,6 @@ def _read_dmem(root: Path) -> Mapping[str, int]:
         name, _, size = line.partition(" ")
         region = _REGION.fullmatch(name)
         if region and size.isdigit():
-            # A card has one region per tile.
+            # A card has one memory region per tile.
             sizes[region[1]] = sizes.get(region[1], 0) + int(size)
     return sizes

@@ -1,4 +1,4 @@
-"""Reader of facts from AMD's compute driver (KFD): the memory of its cards, and the XGMI links between them."""
+"""Reader of facts from AMD's compute driver (KFD): the memory of cards, and the XGMI links between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from accelkit.node.discovery.sysfs import list_entries, read_key_values
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
-# Constants of the kernel's interface: the heaps of card memory, visible to the host or not, and the type of a link.
+# Constants of the kernel's interface: the types of the heaps of card memory (visible or invisible to the host) and of a
+# link.
 _CARD_HEAPS = frozenset({1, 2})
 _XGMI = 11
 
@@ -31,13 +32,13 @@ class KfdPart:
 
 @dataclass(frozen=True, slots=True)
 class KfdCard:
-    """One card.
+    """One card, as the compute driver reports it.
 
     Attributes:
         memory_bytes: its memory; None if unknown.
-        linked: the PCI addresses of the cards at the other ends of its XGMI links.
+        linked: the PCI addresses of the cards to which it has XGMI links.
         hive: the number of its XGMI hive, or 0 if it does not belong to a hive.
-        parts: its partitions by number, if each has its own render node; empty for a card without partitions.
+        parts: its partitions by number, if each partition has its own render node; empty for a card without partitions.
     """
 
     memory_bytes: int | None
@@ -77,7 +78,7 @@ def read_kfd(root: Path) -> Mapping[str, KfdCard]:
 
 def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
     parts = sorted((each for each in found if each is not None), key=lambda each: (each.number, each.render))
-    # A part without its own render node cannot be granted separately.
+    # A part without its own render node cannot be allocated separately.
     separate = len(parts) == len(found) == len({each.render for each in parts}) == len({each.number for each in parts})
     return tuple(parts) if separate and len(parts) > 1 else ()
 
@@ -85,7 +86,7 @@ def _sort_parts(found: Sequence[KfdPart | None]) -> tuple[KfdPart, ...]:
 def _read_part(folder: Path, memory: int | None) -> KfdPart | None:
     properties = read_key_values(folder / "properties", None)
     location, render = _read_integer(properties, "location_id"), _read_integer(properties, "drm_render_minor")
-    # The driver writes the number of the partition in place of the PCI function. Later releases write it in the four
+    # The driver reports the number of the partition in place of the PCI function. Later releases report it in the four
     # highest bits.
     number = None if location is None else (location & 0x7) or location >> 28 & 0xF
     return KfdPart(number, render, memory) if number is not None and render and render > 0 else None

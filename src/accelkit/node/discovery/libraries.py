@@ -1,4 +1,4 @@
-"""Loader of vendor libraries from the host, so that accelkit's image does not need to contain them."""
+"""Loader of vendor libraries from the host, so that accelkit's image does not need to contain the libraries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Final
 from accelkit.node.discovery.sysfs import follow_links, read_text
 
 # The folders in which drivers are installed, in search order: on the host, in the driver container of NVIDIA's
-# operator, and on Google's nodes.
+# operator, and on nodes of Google Kubernetes Engine.
 DRIVER_ROOTS: Final = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 _FOLDERS: Final = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
-    # Debian's packages link to this folder through a folder that this search does not include.
+    # Debian's packages link to this folder from a folder that is not in the search order.
     "usr/lib/x86_64-linux-gnu/nvidia/current",
     "usr/lib/aarch64-linux-gnu/nvidia/current",
     "usr/lib",
@@ -35,11 +35,11 @@ _MAPPING_FIELDS: Final = 6
 class LibraryState(StrEnum):
     """The state of a library on a host."""
 
-    WORKS = "works"  # it is loaded, and its driver responds
-    PRESENT = "present"  # it exists, and its driver was not queried
+    WORKS = "works"  # The library is loaded, and its driver responds.
+    PRESENT = "present"  # The library exists, and its driver was not queried.
     MISSING = "missing"
-    BROKEN = "broken"  # it exists, but cannot be loaded
-    SILENT = "silent"  # it is loaded, but its driver does not respond
+    BROKEN = "broken"  # The library exists, but cannot be loaded.
+    SILENT = "silent"  # The library is loaded, but its driver does not respond.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ def find_library(root: Path, name: str) -> Library:
 
 
 def load_library(root: Path, name: str) -> Library:
-    """Load a library for the lifetime of this process, from the host by its path, or from this container.
+    """Load a library for the lifetime of this process, from its path on the host or from this container.
 
-    After that, the dynamic linker finds the loaded library by its name (its soname). Modules that open it by name, such
-    as `pynvml`, therefore get this library.
+    The dynamic linker then finds the loaded library by its name (its soname). Therefore, modules that open the library
+    by name, such as `pynvml`, get this one.
 
     Returns:
         The library, with the state `PRESENT` if it is loaded, because its driver was not queried yet.
@@ -98,14 +98,14 @@ def _list_candidates(root: Path, name: str) -> Iterator[Path]:
     for driver_root in DRIVER_ROOTS:
         below = root / driver_root.lstrip("/")
         for folder in _FOLDERS:
-            # Links in the folder of a driver are relative to the root of the driver.
+            # Links below a driver root are relative to that root.
             target = follow_links(below, f"{folder}/{name}")
             if target is not None and (below / target).is_file():
                 yield below / target
 
 
 def _find_mapped(name: str) -> Path | None:
-    """Return the file from which this process loaded a library, in any version."""
+    """Return the path of the file from which this process loaded any version of a library."""
     stem = name.partition(".so")[0] + ".so"
     for line in (read_text(Path("/proc/self/maps")) or "").splitlines():
         fields = line.split(maxsplit=_MAPPING_FIELDS - 1)
@@ -115,7 +115,7 @@ def _find_mapped(name: str) -> Path | None:
 
 
 def _to_host_path(root: Path, path: Path) -> str:
-    # A path below the root in this container becomes the path on the host.
+    # Convert a path below the root in this container to the path on the host.
     resolved = root.resolve()
     for base in (root, resolved):
         if path.is_relative_to(base):

@@ -1,7 +1,7 @@
 """Reader of facts from NVIDIA's management library: identity, memory and NVLinks of a card.
 
-A call that the card does not support returns None, and other sources are used. The library opens the driver's device
-nodes below `/dev`. In a container, they exist only if the container runtime provides them or the container is
+If the card does not support a call, the result is None, and other sources are used. The library opens the driver's
+device nodes below `/dev`. In a container, they exist only if the container runtime provides them or the container is
 privileged.
 """
 
@@ -20,16 +20,16 @@ from accelkit.node.discovery.libraries import Library, LibraryState, load_librar
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 _CONTROL_NODE = "dev/nvidiactl"
-# The maximum number of links that a release of the library supports. A card reports only its existing links.
+# The maximum number of links that any release of the library supports. A card reports only its existing links.
 _MAX_LINKS = 36
-# The maximum number of instances that the library supports; a card has at most seven.
+# The maximum number of instances that the library supports. A card has at most seven.
 _MAX_INSTANCES = 16
 
 T = TypeVar("T")
 
 
 class NvmlApi(Protocol):
-    """The part of the module `pynvml` that accelkit uses; handles and records have the module's types."""
+    """The functions of the module `pynvml` that accelkit uses. Handles and records have the module's types."""
 
     NVMLError: type[Exception]
     nvmlMemory_v2: int  # noqa: N815 - the library's name
@@ -55,12 +55,12 @@ class NvmlApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NvmlInstance:
-    """An instance of a card in MIG mode, with amounts in bytes; None means unknown.
+    """An instance of a card in MIG mode, with amounts in bytes. None means that a value is unknown.
 
     Attributes:
         name: the model, such as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
-        gpu_instance: the number that the driver assigns to the GPU instance.
-        compute_instance: the number that the driver assigns to the compute instance within the GPU instance.
+        gpu_instance: the number that the driver assigned to the GPU instance.
+        compute_instance: the number that the driver assigned to the compute instance within the GPU instance.
     """
 
     uuid: str
@@ -73,11 +73,11 @@ class NvmlInstance:
 
 @dataclass(frozen=True, slots=True)
 class NvmlCard:
-    """The facts of one card, with amounts in bytes; None means unknown.
+    """The facts about one card, with amounts in bytes. None means that a fact is unknown.
 
     Attributes:
-        linked: the number of its NVLinks to each other card, by PCI address.
-        switched: whether any of its NVLinks ends at a switch.
+        linked: the number of its NVLinks to each other card, by that card's PCI address.
+        switched: whether any of its NVLinks connects to a switch.
         instances: its MIG instances; None if the card is not in MIG mode, or the mode is unknown.
     """
 
@@ -98,7 +98,7 @@ class Nvml:
         self._api = api
 
     def find_card(self, bdf: str) -> NvmlCard | None:
-        """Return the facts of the card at a PCI address; None if the library does not detect the card."""
+        """Return the facts about the card at a PCI address; None if the library does not detect the card."""
         api = self._api
         handle = self._call(api.nvmlDeviceGetHandleByPciBusId, bdf)
         if handle is None:
@@ -117,14 +117,14 @@ class Nvml:
         )
 
     def read_driver_version(self) -> str | None:
-        """Return the driver's version."""
+        """Return the version of NVIDIA's driver."""
         answer = self._call(self._api.nvmlSystemGetDriverVersion)
         return None if answer is None else _decode(answer)
 
     def _read_memory(self, handle: object) -> tuple[int | None, int | None]:
         memory = self._call(self._api.nvmlDeviceGetMemoryInfo, handle, self._api.nvmlMemory_v2)
         if memory is None:
-            # Drivers before 510 support only the first version of the call.
+            # Drivers before release 510 support only the first version of the call.
             memory = self._call(self._api.nvmlDeviceGetMemoryInfo, handle)
         return (None, None) if memory is None else (int(memory.total), getattr(memory, "reserved", None))
 
@@ -137,7 +137,7 @@ class Nvml:
             return None
         found = []
         for index in range(min(count, _MAX_INSTANCES)):
-            # The indexes may have gaps after instances were deleted.
+            # The indexes may have gaps if instances were deleted.
             instance = self._call(api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
             uuid = None if instance is None else self._call_text(api.nvmlDeviceGetUUID, instance)
             if instance is None or uuid is None:
@@ -175,9 +175,11 @@ class Nvml:
 
 @contextmanager
 def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
-    """Open the library for the context; yield it (None if the library or the driver is missing) and its state.
+    """Open the library for the duration of the context; yield the library and its state.
 
-    Sessions must be short, because their handles become invalid when the driver restarts.
+    The library is None if it or the driver is missing.
+
+    Sessions must be short, because handles become invalid when the driver restarts.
     """
     library = load_library(root, NVML_LIBRARY)
     api = load_nvml(root)
@@ -194,14 +196,14 @@ def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
         version = nvml.read_driver_version() or library.version
         yield nvml, replace(library, state=LibraryState.WORKS, version=version)
     finally:
-        # A driver that was unloaded in the meantime has closed the session itself.
+        # If the driver was unloaded in the meantime, the session is already closed.
         with suppress(api.NVMLError):
             api.nvmlShutdown()
 
 
 @contextmanager
 def initialize(api: NvmlApi) -> Iterator[bool]:
-    """Initialise the library for the duration of the context; yield False if its driver is not loaded."""
+    """Initialize the library for the duration of the context; yield whether its driver is loaded."""
     try:
         api.nvmlInit()
     except api.NVMLError:
@@ -210,19 +212,19 @@ def initialize(api: NvmlApi) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # A driver that was unloaded in the meantime has closed the session itself.
+        # If the driver was unloaded in the meantime, the session is already closed.
         with suppress(api.NVMLError):
             api.nvmlShutdown()
 
 
 def to_sysfs_bdf(bus_id: str) -> str:
-    """Return a PCI address from the library (`00000000:3B:00.0`) in the form of sysfs (`0000:3b:00.0`)."""
+    """Convert a PCI address from the library's format (`00000000:3B:00.0`) to the format of sysfs (`0000:3b:00.0`)."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
-    """Return the module `pynvml`, not yet initialised; None if the host below this root does not have the library."""
+    """Return the module `pynvml` without initializing it; None if the host below this root has no library."""
     if load_library(root, NVML_LIBRARY).state is not LibraryState.PRESENT:
         return None
     try:

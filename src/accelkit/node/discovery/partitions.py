@@ -1,7 +1,8 @@
-"""Parts of a card that its driver offers as separate cards: instances of NVIDIA's MIG, and partitions of AMD cards.
+"""Parts of a card that its driver provides as separate cards: instances of NVIDIA's MIG, and partitions of AMD cards.
 
-A card with parts does not count as a card, because a holder of the whole card would also hold its parts. Each part has
-its own identity and amount of memory. Its own device nodes replace or supplement the nodes of the card.
+A card with parts does not count as a card, because a container with the whole card would also have access to its parts.
+Each part has its own identity and amount of memory. The device nodes of the part replace or supplement the nodes of the
+card.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from accelkit.node.discovery.sysfs import find_trailing_number, read_key_values,
 _CAPABILITIES: Final = "proc/driver/nvidia/capabilities"
 _MINOR: Final = "DeviceFileMinor"
 _CAP_NODE: Final = "/dev/nvidia-caps/nvidia-cap{}"
-# The separator before the suffix of a model, as NVIDIA's library writes it.
+# The separator before the suffix of a model in the names from NVIDIA's library.
 _MIG: Final = " MIG "
 
 
@@ -27,11 +28,11 @@ class Partition:
     """A part of a card.
 
     Attributes:
-        key: the key that distinguishes it from other parts of the same card if it has no separate identity.
+        key: the key that distinguishes the part from other parts of the same card if it does not have its own identity.
         part_of: the name, in the vendor's tools, of the card that contains it; empty if it is unknown.
-        nvml: its facts from NVIDIA's library, in the same form as for a card; None for other vendors.
-        kfd: its facts from AMD's compute driver; None for other vendors.
-        minor: the number that the driver assigns to this part; None if it is missing or unknown.
+        nvml: the facts about it from NVIDIA's library, in the same format as for a card; None for other vendors.
+        kfd: the facts about it from AMD's compute driver; None for other vendors.
+        minor: the number that the driver assigned to this part; None if it is missing or unknown.
         suffix: the suffix of the model's name.
         nodes: the device nodes that it requires in addition to the nodes of the card; None if they are unknown.
     """
@@ -51,7 +52,7 @@ def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: st
     Args:
         root: the host's root folder.
         folder: the folder of the card in sysfs.
-        card: its facts from the compute driver; None if the driver does not list it.
+        card: the facts about the card from the compute driver; None if the driver does not list the card.
         uuid: the name of the card in the vendor's tools, which is also the name of its parts.
     """
     parts = card.parts if card else ()
@@ -69,9 +70,9 @@ def find_kfd_partitions(root: Path, folder: Path, card: KfdCard | None, uuid: st
 
 
 def _find_card_number(root: Path, render: int) -> int | None:
-    """Return the number of the card's node in the folder of a render node; None if it is unknown."""
+    """Return the number of the card's DRM node from the folder of its render node; None if it is unknown."""
     entry = root / f"sys/class/drm/renderD{render}"
-    # If the entry is not a link, its parent is the folder of all cards, whose first entry may be another card.
+    # If the entry is not a link, its parent is the folder of all cards, in which the first entry may be another card.
     return find_trailing_number(entry.resolve().parent, "card*") if entry.is_symlink() and entry.exists() else None
 
 
@@ -82,7 +83,7 @@ def find_mig_partitions(root: Path, card: NvmlCard | None) -> Sequence[Partition
 
     Args:
         root: the host's root folder.
-        card: the facts of the card from the library; None if the library does not detect it.
+        card: the facts about the card from the library; None if the library does not detect the card.
     """
     if card is None or card.instances is None:
         return None
@@ -101,7 +102,7 @@ def _build_partition(root: Path, card: NvmlCard, instance: NvmlInstance) -> Part
             name=f"{name}{_MIG}{profile}" if name and profile else instance.name,
             memory_bytes=instance.memory_bytes,
             reserved_bytes=instance.reserved_bytes,
-            # NVLinks belong to the whole card, and MIG instances have none.
+            # NVLinks belong to the whole card. MIG instances have no NVLinks.
             linked={},
             switched=False,
             instances=None,
@@ -113,7 +114,7 @@ def _build_partition(root: Path, card: NvmlCard, instance: NvmlInstance) -> Part
 def _find_nodes(root: Path, card: NvmlCard, instance: NvmlInstance) -> tuple[str, ...] | None:
     """Return the device nodes that allow a process to use the instance.
 
-    Return None if a number is unknown, because a guess may be the number of another instance.
+    If a number is unknown, return None, because a guess may be the number of another instance.
     """
     if card.minor is None or instance.gpu_instance is None or instance.compute_instance is None:
         return None

@@ -1,4 +1,4 @@
-"""Discovery of cards that are PCI devices, in sysfs."""
+"""Discovery of PCI cards in sysfs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accelkit.vendors.profiles import PciDiscovery, Profile
 
 _DEVICES = "sys/bus/pci/devices"
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
-# The characters that the kubelet accepts in device IDs, except for accelkit's separator `::`.
+# A card ID contains only characters that the kubelet accepts in device IDs, but not accelkit's separator `::`.
 _CARD_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|:(?!:))*")
 
 
@@ -42,7 +42,7 @@ class _PciCard:
 
 
 def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[FoundCard]:
-    """Return the cards of these profiles in the order of their PCI addresses, numbered from `first_index`.
+    """Return the cards that match these profiles, in the order of their PCI addresses, numbered from `first_index`.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -130,11 +130,11 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _PciCard | None:
 
 
 def _split(card: _PciCard) -> Iterator[_PciCard]:
-    """Yield the parts of a card, or the card itself if it has no parts."""
+    """Yield the parts of a card; if it has no parts, yield the card itself."""
     host, device = card.device.host, card.device
     if amd := find_kfd_partitions(host.root, device.folder, host.kfd.get(device.bdf), card.uuid):
         for part in amd:
-            # The key distinguishes the parts, because the vendor's name is the same for all of them.
+            # The key distinguishes the parts, because all parts have the same name in the vendor's tools.
             name = f"{card.uuid}-{part.key}" if card.uuid else None
             yield replace(card, device=replace(device, partition=part), uuid=name)
         return
@@ -149,8 +149,8 @@ def _split(card: _PciCard) -> Iterator[_PciCard]:
 
 
 def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
-    # A card that is split into virtual functions is offered as these functions. A virtual function without the vendor's
-    # driver is reserved for a virtual machine.
+    # If a card is split into virtual functions, only these functions are offered. A virtual function without the
+    # vendor's driver is reserved for a virtual machine.
     if (folder / "physfn").exists():
         return driver not in discovery.drivers
     return (read_integer(folder / "sriov_numvfs") or 0) > 0
@@ -159,7 +159,8 @@ def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscover
 def _name_card(card: _PciCard, machine: str | None, *, alone: bool) -> str:
     if card.uuid and alone and len(card.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(card.uuid):
         return card.uuid
-    # A card without an identity is named by its PCI address; the name of the machine makes it unique in the cluster.
+    # A card without an identity is named by its PCI address. The name of the machine makes the name unique in the
+    # cluster.
     place = f"{card.place}-{card.device.device_id}"
     return f"{machine}-{place}" if machine else place
 
@@ -178,7 +179,7 @@ def _read_driver(folder: Path) -> str | None:
 def read_numa(folder: Path) -> int | None:
     """Return a device's NUMA node; None if it is unknown."""
     found = read_integer(folder / "numa_node")
-    # The kernel writes -1 for an unknown node, which must not count as node 0.
+    # The kernel reports -1 for an unknown node, which must not be treated as node 0.
     return None if found is None or found < 0 else found
 
 

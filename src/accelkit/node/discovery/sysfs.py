@@ -1,6 +1,6 @@
-"""Readers of small files below a root. For an unreadable file, they raise an error if it is required, or return None.
+"""Readers of small files below a root folder. If a file is unreadable, they raise an error or return None.
 
-Links in sysfs are relative and are followed without changes. Links in the host's other files may start at its root.
+Links in sysfs are relative and are followed without changes. Other links of the host may be relative to its root.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def list_entries(folder: Path) -> list[Path]:
 
 
 def read_hex(path: Path) -> str | None:
-    """Return a hexadecimal attribute in lower case without `0x`; None if it does not exist, such as after a removal.
+    """Return a hexadecimal attribute in lower case without `0x`; None if it does not exist.
+
+    The attribute may be missing because the device was removed.
 
     Raises:
         DevicePluginError: the attribute exists, but cannot be read.
@@ -73,14 +75,14 @@ def open_here(path: Path) -> BinaryIO:
 
 
 def read_bounded(path: Path, most: int) -> str | None:
-    """Return the content of a file that another user may have created, without blocking or following a link.
+    """Return the content of a file that another user may have created. Do not block or follow a link.
 
     Args:
         path: the file. Its parent folders must not be under the control of another user.
         most: the maximum number of bytes.
 
     Returns:
-        The content; None if the file cannot be read, is longer, or is not a regular file but a link, pipe or device.
+        The content; None if the file cannot be read, exceeds the maximum, or is not a regular file.
     """
     try:
         with open_here(path) as file:
@@ -104,7 +106,7 @@ def find_first(folder: Path, pattern: str) -> Path | None:
 
 
 def find_trailing_number(folder: Path, pattern: str) -> int | None:
-    """Return the number at the end of the name of the first matching entry, or None."""
+    """Return the number at the end of the name of the first entry that matches a pattern, or None."""
     entry = find_first(folder, pattern)
     match = None if entry is None else _NUMBER.search(entry.name)
     return None if match is None else int(match[0])
@@ -117,10 +119,10 @@ def read_key_values(path: Path, separator: str | None = ":") -> Mapping[str, str
 
 
 def follow_links(root: Path, path: str) -> PurePosixPath | None:
-    """Return the target of a path of the host, relative to its root; None if the links form a loop.
+    """Return the target of a path on the host, relative to the host's root; None if the links form a loop.
 
-    Links are resolved as on the host, where `/` is the root. The target may be missing. The first part of a path is not
-    resolved, because the top-level folder may be a mount of the host's folder.
+    Links are resolved as on the host, where `/` is the root. The target may be missing. The first component of a path
+    is not resolved, because the top-level folder may be a mount of the host's folder.
     """
     pending, here, links = deque(PurePosixPath(path).parts), PurePosixPath(), 0
     while pending:

@@ -1,6 +1,6 @@
-"""Computation of the nearness of a host's devices from their links, PCI paths and NUMA nodes.
+"""Computation of the proximity of a host's devices from their links, PCI paths and NUMA nodes.
 
-In a virtual machine with a flat PCI tree, the paths have no meaning, so the nearness is unknown.
+In a virtual machine with a flat PCI tree, the paths are not meaningful, so the proximity is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HYPERVISORS = frozenset({"0x1b36", "0x15ad", "0x1414"})
 
 @dataclass(frozen=True, slots=True)
 class PciPath:
-    """The path from the root complex to a card. `bridges` lists (address, vendor) of each bridge, root port first."""
+    """The path from the root complex to a card. `bridges` lists the address and vendor of each bridge from the root."""
 
     complex: str
     vendor: str
@@ -32,7 +32,7 @@ class PciPath:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a device. `pci` states whether it is a PCI device, whose path may still be unknown."""
+    """The location of a device. `pci` is true for a PCI device, even if its path is unknown."""
 
     numa: int | None
     path: PciPath | None
@@ -40,7 +40,10 @@ class Place:
 
 
 def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the matrix of all pairs in the order of the cards. Row i, column j contains the letter of a `Nearness`."""
+    """Return the matrix of all pairs of cards, in their order.
+
+    Row i, column j contains the letter of a `Nearness`.
+    """
     places = {each.card.id: find_place(root, each.card) for each in found}
     return tuple(
         "".join(_compare_cards(a.card, b.card, places[a.card.id], places[b.card.id]) for b in found) for a in found
@@ -48,12 +51,12 @@ def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
 
 
 def find_place(root: Path, device: Card | Nic) -> Place:
-    """Return the location of a device of the host."""
+    """Return the location of a device on the host."""
     return Place(device.numa, _read_pci_path(root, device.bdf, device.pci_root), pci=bool(device.bdf))
 
 
 def compare_places(a: Place, b: Place) -> Nearness:
-    """Return the nearness of two devices that are connected only by PCI."""
+    """Return the proximity of two devices according to PCI and NUMA, without regard to other links."""
     return compare_pci(a.path, b.path) or _compare_numa(a, b)
 
 
@@ -67,13 +70,13 @@ def _compare_cards(a: Card, b: Card, place_a: Place, place_b: Place) -> Nearness
 
 
 def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
-    """Return the nearness of two cards by PCI only; None if their paths do not determine it."""
+    """Return the proximity of two devices in the PCI tree; None if their paths do not determine it."""
     if a is None or b is None or a.complex != b.complex:
         return None
     shared = len([x for x, y in takewhile(lambda pair: pair[0] == pair[1], zip(a.bridges, b.bridges, strict=False))])
     if shared == 0:
         return Nearness.HOST_BRIDGE
-    # A bridge of the card's vendor is part of the board, and does not count.
+    # A bridge from the card's vendor is part of the board, and is not counted.
     apart = max(len([vendor for _, vendor in path.bridges[shared:] if vendor != path.vendor]) for path in (a, b))
     return Nearness.PCI_SWITCH if apart <= 1 else Nearness.PCI_MULTI
 

@@ -12,7 +12,7 @@ _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{32,128}")
 
 
 def find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
-    """Return the pod's cgroup, below any cgroup root of the kubelet, as the cgroupfs or systemd driver names it.
+    """Return the pod's cgroup, as named by the cgroupfs or systemd driver, below any cgroup root of the kubelet.
 
     Args:
         root: the host's root folder.
@@ -30,7 +30,8 @@ def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path |
     """Return the leaf cgroup of a container's processes; None if it does not exist or is not visible.
 
     Depending on the cgroup driver, containerd names the cgroup `<id>` or `cri-containerd-<id>.scope`, and CRI-O names
-    it `crio-<id>` or `crio-<id>.scope`. Below that cgroup, crun creates another cgroup for the container.
+    it `crio-<id>` or `crio-<id>.scope`. If the runtime is crun, it creates another cgroup for the container below that
+    cgroup.
 
     Args:
         root: the host's root folder.
@@ -48,7 +49,7 @@ def find_container_cgroup(root: Path, pod_uid: str, container_id: str) -> Path |
 
 
 def _descend(folder: Path) -> Path:
-    """Return the first cgroup, from this folder downwards, that has processes or does not have exactly one child."""
+    """Return the first cgroup, starting at this folder, that has processes or does not have exactly one child."""
     while not (folder / "cgroup.procs").read_text().strip():
         below = [each for each in folder.iterdir() if each.is_dir()]
         if len(below) != 1:

@@ -17,10 +17,11 @@ _REGION: Final = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 
 
 def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
-    """Limit a pod to its shares through dmem.
+    """Limit a pod to its shares through the dmem controller.
 
-    The limit belongs to the pod's cgroup and is removed with it. It is set only if the controller is already enabled
-    for that cgroup, and nothing else on the host is changed. Memory that the pod already holds stays allocated.
+    The limit is set on the pod's cgroup and is removed together with the cgroup. The limit is set only if the
+    controller is already enabled for that cgroup, and nothing else on the host is changed. Memory that the pod already
+    uses is not reclaimed.
 
     Args:
         root: the host's root folder.
@@ -28,8 +29,8 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
         granted: the number of bytes that the pod may use, by PCI address.
 
     Returns:
-        Whether the kernel applies all of the limits, which is verified by reading them. Otherwise, the pod's shares are
-        advisory.
+        Whether the kernel applies all of the limits, which is verified by reading the limits. If it does not, the pod's
+        shares are advisory.
     """
     try:
         folder = find_pod_cgroup(root, pod_uid)
@@ -42,7 +43,10 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
 
 
 def _find_region(root: Path, bdf: str) -> str | None:
-    """Return the name of a card's only region; None if it has no region, or several, which dmem limits separately."""
+    """Return the name of a card's only memory region; None if it does not have exactly one.
+
+    The dmem controller limits several regions separately.
+    """
     names = read_key_values(root / CGROUPS / "dmem.capacity", None)
     own = [name for name in names if (match := _REGION.fullmatch(name)) and match[1] == bdf]
     return own[0] if len(own) == 1 else None

@@ -1,4 +1,4 @@
-"""Enforcement of the shares of this node's pods, by the mechanisms that the node supports."""
+"""Enforcement of the shares of this node's pods by the mechanisms that the node supports."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Limits = Mapping[PodName, Sequence[MemoryLimit]]
 
 
 class Enforcer:
-    """Enforcer of limits for pods that have shares.
+    """Enforcer of memory limits for pods that have shares.
 
     Args:
         root: the host's root folder.
         pods: the pods of this node.
         load: returns the module `pynvml`, or None if NVIDIA's library is missing.
-        cgroup_limits: whether cgroup limits are set, through NVIDIA's driver and through dmem.
+        cgroup_limits: whether limits are set on cgroups, through NVIDIA's driver and the dmem controller.
         clock: a monotonic clock in seconds.
     """
 
@@ -59,7 +59,7 @@ class Enforcer:
         self.enforced: Mapping[PodName, str] = {}
 
     async def enforce(self, found: Sequence[FoundCard]) -> None:
-        """Limit the memory of the pods if pods or cards have changed, or if the limits must be set again."""
+        """Set the memory limits of the pods if pods or cards have changed, or if it is time to set the limits again."""
         pods = self._pods.list_pods()
         state = [(each.cgroup_uid, each.running, each.assigned) for each in pods], [each.card for each in found]
         if state == self._done and self._clock() - self._done_at < _AGAIN_SECONDS:
@@ -90,9 +90,9 @@ class Enforcer:
         return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
 
     def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
-        """Yield a limit for each card of each running container with shares; whole cards do not require a limit.
+        """Yield a limit for each shared card of each running container. Whole cards do not require a limit.
 
-        Yield no limits if a card of the pod does not support limits through NVIDIA's driver.
+        If a card of the pod does not support limits through NVIDIA's driver, yield no limits.
         """
         shares = [
             (container, share)
@@ -104,14 +104,15 @@ class Enforcer:
             return
         for container, share in shares:
             cgroup = self._find_cgroup(pod, container)
-            # If the cgroup is missing, yield a limit that cannot be set, so that the pod does not count as enforced.
+            # If the cgroup is missing, yield a limit that cannot be set, so that the pod's shares are not reported as
+            # enforced.
             yield MemoryLimit(cards[share.card].card.bdf, cgroup or Path(), share.memory_bytes)
 
     def _find_cgroup(self, pod: NodePod, container: str) -> Path | None:
         try:
             return find_container_cgroup(self._root, pod.cgroup_uid, pod.running[container])
         except OSError:
-            # The container has already ended.
+            # The container has already terminated.
             return None
 
     def _limit_memory(self, desired: Limits) -> frozenset[MemoryLimit]:
@@ -137,7 +138,7 @@ class Enforcer:
 
 
 def sum_granted(pod: NodePod) -> dict[str, int]:
-    """Return the memory that a pod was assigned, by card, in bytes."""
+    """Return the memory that was assigned to a pod on each card, in bytes."""
     granted: dict[str, int] = {}
     shares: Sequence[Share] = [
         share for each in (pod.assigned.assignment.containers.values() if pod.assigned else ()) for share in each
@@ -156,5 +157,5 @@ def _takes_limits(found: FoundCard | None) -> bool:
 
 
 def _is_counted(found: FoundCard, by: str) -> bool:
-    """Return whether the mechanism counts the memory of this card, not of a card that contains it."""
+    """Return whether the mechanism limits the memory of this card itself, not of a card that contains it."""
     return by in found.profile.enforcement and bool(found.card.bdf) and found.part_of is None

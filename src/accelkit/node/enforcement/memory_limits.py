@@ -1,11 +1,11 @@
-"""Memory limits of cgroups in NVIDIA's driver since release 615, which limit containers to their shares.
+"""Memory limits for cgroups in NVIDIA's driver (release 615 and later), which limit containers to their shares.
 
-The driver refuses memory beyond the limit, and reports the limit to the program as the memory of the card. A limit
-belongs to the leaf cgroup of a container and is removed with it.
+The driver denies allocations beyond the limit, and reports the limit to the program as the memory of the card. A limit
+is set on the leaf cgroup of a container and is removed together with the cgroup.
 
-The soft limit is always 0. The driver would also reserve a soft limit in all parent cgroups, and would not release the
-reservation when a container ends, because it does not detect this. A reservation is unnecessary, because the total of a
-card's shares does not exceed the card's memory.
+The soft limit is always 0. The driver would reserve the amount of a soft limit in all parent cgroups. It would not
+release this amount when a container terminates, because it does not detect the termination. A reservation is
+unnecessary, because the total of a card's shares does not exceed the card's memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_CONTROLLER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """The memory of a card that a container may use, in bytes."""
+    """The maximum memory of a card that a container may use, in bytes."""
 
     bdf: str
     cgroup: Path
@@ -35,17 +35,17 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The limits that the driver applies. `problem` is the reason why it does not apply all limits, or empty."""
+    """The limits that the driver applies. `problem` is the reason why some limits are not applied, or empty."""
 
     held: frozenset[MemoryLimit]
     problem: str = ""
 
 
 def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
-    """Set limits in the driver, and read which of them it applies.
+    """Set limits in the driver; return the limits that the driver applies.
 
     Args:
-        nvml: the module `pynvml`, not yet initialised.
+        nvml: the module `pynvml`, which is not initialized yet.
         limits: the limits of running containers.
     """
     held: set[MemoryLimit] = set()
@@ -63,7 +63,7 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
                 if _set(nvml, handle, limit):
                     held.add(limit)
             except nvml.NVMLError_NotFound:
-                # If the cgroup is missing, the container has already ended, which is not a problem.
+                # If the cgroup is missing, the container has already terminated, which is not a problem.
                 problem = _NO_CONTROLLER if limit.cgroup.exists() else problem
             except nvml.NVMLError as exc:
                 problem = _explain(nvml, exc)
@@ -71,10 +71,10 @@ def set_memory_limits(nvml: Any, limits: Iterable[MemoryLimit]) -> LimitResult:
 
 
 def find_unsupported(nvml: Any, bdf: str, cgroup: Path) -> str:
-    """Return the reason why the driver cannot limit the memory of a card; empty if it can. Change nothing.
+    """Return the reason why the driver cannot limit the memory of a card; empty if it can. No limit is changed.
 
     Args:
-        nvml: the module `pynvml`, initialised.
+        nvml: the initialized module `pynvml`.
         bdf: the card's PCI address.
         cgroup: any cgroup.
     """

@@ -1,4 +1,4 @@
-"""Enforcement of shares by NVIDIA's MPS, which limits the programs in containers."""
+"""Enforcement of shares by NVIDIA's Multi-Process Service (MPS), which limits the programs in containers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.sysfs import follow_links, read_bounded, read_integer, read_text
 
 MPS_PIPE_DIRECTORY: Final = "/tmp/nvidia-mps"  # noqa: S108 - the default of the daemon
-# The kernel keeps only 15 characters of a process name.
+# The kernel truncates a process name to 15 characters.
 MPS_COMMAND: Final = "nvidia-cuda-mps-control"[:15]
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that clients use
 _MIB: Final = 2**20
-# The limit is required because any process may have the daemon's name and a very large environment.
+# The size is limited because any process may have the daemon's name and very large environment variables.
 _ENVIRONMENT_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class MpsFolders:
-    """Folders of the host that an MPS control daemon and its clients share.
+    """The folders on the host that an MPS control daemon and its clients share.
 
     Attributes:
         pipes: the daemon's CUDA_MPS_PIPE_DIRECTORY.
-        shared_memory: the folder that the daemon uses as /dev/shm, which differs from the host's /dev/shm.
+        shared_memory: the folder that the daemon uses as /dev/shm, which is not the host's /dev/shm.
     """
 
     pipes: str = MPS_PIPE_DIRECTORY
@@ -38,9 +38,10 @@ DEFAULT_MPS: Final = MpsFolders()
 def find_enforcement(
     root: Path, found: FoundCard, *, folders: MpsFolders, list_daemons: Callable[[], Mapping[int, str | None]]
 ) -> Literal["mps"] | None:
-    """Return `mps` if an MPS control daemon runs for the card, so that its limits can be set; otherwise None.
+    """Return `mps` if an MPS control daemon runs for the card, so that limits can be set; otherwise, return None.
 
-    NVIDIA's memory limits and dmem are ignored, because they apply to containers and pods, not to cards.
+    The memory limits of NVIDIA's driver and the dmem controller are ignored, because they apply to containers and pods,
+    not to cards.
 
     Args:
         root: the host's root folder.
@@ -52,7 +53,7 @@ def find_enforcement(
         return None
     pipes, shared_memory = (root / path.removeprefix("/") for path in (folders.pipes, folders.shared_memory))
     pid = read_integer(pipes / "nvidia-cuda-mps-control.pid")
-    # The file remains after the daemon was killed, and another process may have the same process ID.
+    # The file still exists after the daemon was killed, and another process may have the same process ID.
     if pid is None or not (pipes / "control").exists() or read_text(root / f"proc/{pid}/comm") != MPS_COMMAND:
         return None
     daemons = list_daemons()
@@ -61,7 +62,7 @@ def find_enforcement(
 
 
 def is_replaced(root: Path, folders: MpsFolders) -> bool:
-    """Return whether the folder of shared memory is, or is below, a symbolic link that a client created.
+    """Return whether the folder of shared memory is a symbolic link, or below one, that a client created.
 
     Clients can write to the folder of pipes. A container runtime would mount the target of the link into the next
     client.
@@ -74,13 +75,13 @@ def is_replaced(root: Path, folders: MpsFolders) -> bool:
 
 
 def read_mps_daemons(root: Path, pids: Sequence[int]) -> Mapping[int, str | None]:
-    """Return the MPS control daemons, each with the cards for which it was started; None for all cards.
+    """Return the MPS control daemons, each with the cards for which it was started, or None for all cards.
 
-    The caller requires permission to read the environments of other processes.
+    The caller must have permission to read the environment variables of other processes.
 
     Args:
         root: the host's root folder.
-        pids: the processes to read; unreadable processes are omitted.
+        pids: the IDs of the processes to read; unreadable processes are omitted.
     """
     found: dict[int, str | None] = {}
     for pid in pids:
@@ -98,20 +99,20 @@ def read_mps_daemons(root: Path, pids: Sequence[int]) -> Mapping[int, str | None
 def build_mps_environment(granted: Mapping[str, int], folders: MpsFolders) -> Mapping[str, str]:
     """Return the variables that make the programs of a container clients of MPS and limit them to their shares.
 
-    The limits list, by UUID, exactly the cards that the program can use. If they list another card, MPS ignores all
-    limits.
+    The variable with the limits lists exactly the cards that the program can use, by UUID. If it lists another card,
+    MPS ignores all limits.
 
     Args:
-        granted: the memory in bytes by UUID, for all cards that the container gets.
+        granted: the memory of each card that the container gets, in bytes, by UUID.
         folders: the folders of the daemon.
     """
-    # MPS accepts whole MiB. A value of 0 disables the limit, and no program works with less than 1 MiB.
+    # MPS accepts limits in whole MiB. A value of 0 disables the limit, and programs need at least 1 MiB.
     limits = (f"{uuid}={max(1, amount // _MIB)}M" for uuid, amount in sorted(granted.items()))
     return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ",".join(limits), "CUDA_MPS_PIPE_DIRECTORY": folders.pipes}
 
 
 def list_mps_mounts(folders: MpsFolders) -> Mapping[str, str]:
-    """Return the host's folders of pipes and shared memory, which clients of MPS require, by path in the container."""
+    """Return the host's folders that clients of MPS require, pipes and shared memory, by path in the container."""
     return {folders.pipes: folders.pipes, _SHARED_MEMORY: folders.shared_memory}
 
 
@@ -119,5 +120,6 @@ def _serves(visible: str | None, uuid: str) -> bool:
     """Return whether a daemon serves a card, given the daemon's CUDA_VISIBLE_DEVICES; None means all cards."""
     if visible is None:
         return True
-    # CUDA accepts the beginning of a UUID. The cards of numbers are unknown, because CUDA may use its own order.
+    # CUDA also accepts the beginning of a UUID. A number does not identify a card, because CUDA may use a different
+    # order.
     return any(name.startswith("GPU-") and uuid.startswith(name) for name in visible.split(","))

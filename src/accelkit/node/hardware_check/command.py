@@ -31,7 +31,7 @@ from accelkit.vendors.profiles import load_usable_profiles
 def hardware_check(host_root: Path, mps_folder: str, output: str) -> None:
     """Check the cards, libraries, health, processes and limits that the node agent would find on this machine.
 
-    The command uses the code of the agent. It changes nothing and does not require a cluster.
+    The command uses the code of the agent. It does not change the machine and does not require a cluster.
     """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")

@@ -1,4 +1,4 @@
-"""Report of the hardware, drivers and libraries of a machine, from the code of the agent, without changes."""
+"""Report on the hardware, drivers and libraries of a machine. It uses the agent's code and changes nothing."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from accelkit.node.health import HealthMonitor
 from accelkit.node.processes.nvml import UsedMemory, read_used_memory
 from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, list_pids
 
-# A signal in one observation may be temporary, so the monitor reports a defect only after two observations.
+# A single bad observation may be temporary, so the monitor reports a defect only after two observations.
 _OBSERVATIONS: Final = 2
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A missing prerequisite of the agent, with the step that provides it."""
+    """A missing prerequisite of the agent, with the step that installs it."""
 
     what: str
     next_step: str
 
 
 class CardReport(msgspec.Struct, frozen=True):
-    """One card.
+    """The report on one card.
 
     Attributes:
-        card: the card as in the inventory, with its health and the enforcement by MPS.
+        card: the card as in the inventory, with its health and whether MPS enforces its shares.
         device_nodes: the device nodes that a container gets for the card.
         processes: the processes that have the card open.
-        memory_limits: the reason why NVIDIA's driver does not enforce memory limits on the card; empty if it does; None
+        memory_limits: the reason why NVIDIA's driver cannot enforce memory limits on the card; empty if it can; None
             for cards from other vendors.
     """
 
@@ -49,7 +49,7 @@ class CardReport(msgspec.Struct, frozen=True):
 
 
 class HardwareReport(msgspec.Struct, frozen=True):
-    """A machine. `nvidia_driver` is the version of NVIDIA's driver, or None if the driver does not respond."""
+    """The report on a machine. `nvidia_driver` is the version of NVIDIA's driver; None if it does not respond."""
 
     nvidia_driver: str | None
     cards: tuple[CardReport, ...]
@@ -57,12 +57,12 @@ class HardwareReport(msgspec.Struct, frozen=True):
 
 
 def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, mps: MpsFolders) -> HardwareReport:
-    """Return the report of a machine.
+    """Return the report on a machine.
 
     Args:
         root: the machine's root folder.
         found: the cards of the machine.
-        nvml: the module `pynvml`, not yet initialised; None if NVIDIA's library is missing.
+        nvml: the module `pynvml`, which is not initialized yet; None if NVIDIA's library is missing.
         mps: the folders of NVIDIA's MPS control daemon.
 
     Raises:
@@ -98,7 +98,7 @@ def _list_nodes(found: FoundCard) -> Sequence[str]:
     try:
         return list_own_nodes(found)
     except DevicePluginError:
-        # The card's health reports the error.
+        # The error is reported as part of the card's health.
         return ()
 
 

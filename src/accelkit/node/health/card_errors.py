@@ -1,4 +1,4 @@
-"""Events and metrics for card errors, and the annotation by which administrators declare cards repaired."""
+"""Events and metrics for card errors, and the annotation with which administrators declare cards repaired."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVENT_SECONDS: Final = 600.0
 
 
 class CardErrors:
-    """Reporter of card errors on a node, through Events and metrics.
+    """Reporter of card errors on a node as Events and metrics.
 
     Args:
         node: this node.
@@ -50,7 +50,7 @@ class CardErrors:
         self._recorded_at: dict[tuple[str, int], float] = {}
 
     async def report_xids(self) -> None:
-        """Report the XIDs since the last call as metrics, and also as Events if they require an action."""
+        """Report the XIDs since the previous call as metrics, and also as Events if they require an action."""
         for card, xid in self._monitor.take_xids():
             action = find_xid(xid).action
             self._metrics.xids.labels(card, str(xid), action.value).inc()
@@ -62,7 +62,7 @@ class CardErrors:
             await self._record("CardError", f"card {card}: {explain_xid(xid)}", warning=True)
 
     async def clear_repaired_faults(self, cards: Sequence[FoundCard]) -> None:
-        """Clear the faults of the cards that the node's annotation declares repaired, and remove the annotation."""
+        """Clear the faults of cards that are declared repaired in the node's annotation, and remove the annotation."""
         names = self._node.declared_repaired
         if not names or not await self._node.clear_declaration():
             return

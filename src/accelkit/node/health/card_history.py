@@ -1,8 +1,8 @@
-"""History of a card's health, with hysteresis. Signals are compared with the signals of the first observation.
+"""History of a card's health, with hysteresis. Signals are compared with the signals from the first observation.
 
 A card becomes unhealthy after two bad observations, because a single bad observation may be a reset. It becomes healthy
-again after five minutes without a bad observation. A fault does not depend on observations: it stays until the card is
-repaired. Unreadable signals are unknown, and never make a healthy card unhealthy.
+again after five minutes without a bad observation. A fault does not depend on observations: it persists until the card
+is repaired. Unreadable signals are unknown, and never make a healthy card unhealthy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from accelkit.vendors.xids import XidAction, find_xid
 
 # Two bad observations in a row are required, so that a brief reset or driver reload does not count.
 _MIN_BAD_OBSERVATIONS = 2
-# An error counter never decreases, so only time without new errors ends a bad state. Errors repeat within minutes.
+# An error counter never decreases, so a card recovers only after some time without new errors. Errors repeat within
+# minutes.
 _QUIET_SECONDS = 300.0
 
 
@@ -41,13 +42,13 @@ class CardHistory:
     _last_bad: float | None = None
 
     def observe(self, signals: Signals, now: float, *, xids: Sequence[int] = (), defect: str | None = None) -> None:
-        """Update the health from the signals of one observation.
+        """Update the health according to the signals from one observation.
 
         Args:
-            signals: the signals of this observation.
-            now: the time of a monotonic clock, in seconds.
-            xids: the errors that the driver reported since the last observation.
-            defect: a sentence about a permanent defect of the card; None if it has none.
+            signals: the signals from this observation.
+            now: the time in seconds, from a monotonic clock.
+            xids: the errors that the driver reported since the previous observation.
+            defect: a sentence that describes a permanent defect of the card; None if there is no defect.
         """
         errors = [*self._list_errors(signals), *([defect] if defect else [])]
         first = self._first or Signals()
@@ -82,7 +83,7 @@ class CardHistory:
     def _update_fault(self, driver_start: str, xids: Sequence[int]) -> None:
         if self.fault is not None and self.fault.is_repaired(driver_start):
             self.fault = None
-        # The first XID is the cause of the following XIDs, unless one of these requires a replacement.
+        # The first XID is the cause of the subsequent XIDs, unless one of the subsequent XIDs requires a replacement.
         for xid in xids:
             action = find_xid(xid).action
             if action is XidAction.REPLACE or (action.harms and self.fault is None):

@@ -1,4 +1,4 @@
-"""Faults: errors after which a card takes no new shares until it is repaired, even without further errors."""
+"""Faults: errors after which a card accepts no new shares until it is repaired, even if no further errors occur."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fault:
 
     Attributes:
         xid: the number of the error.
-        driver_start: the identifier of the driver start after which the error occurred, as in the card's signals.
+        driver_start: the identifier, from the card's signals, of the driver start after which the error occurred.
     """
 
     xid: int
@@ -30,7 +30,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return the fault from the text that `__str__` returns; return None for any other text."""
+        """Parse the text that `__str__` returns, and return the fault; return None for any other text."""
         match = _TEXT.fullmatch(text)
         return cls(int(match[1]), match[2]) if match else None
 
@@ -38,17 +38,17 @@ class Fault:
         return f"xid {self.xid} at {self.driver_start}"
 
     def is_repaired(self, driver_start: str) -> bool:
-        """Return whether a restart repairs the fault, and the driver or machine has restarted since the error."""
+        """Return whether a restart can repair the fault, and the driver or machine has restarted since the error."""
         known = bool(self.driver_start and driver_start) and not driver_start.endswith(".")
         return known and self.driver_start != driver_start and find_xid(self.xid).action is not XidAction.REPLACE
 
     def explain(self) -> str:
-        """Return a sentence with the error and its remedy."""
+        """Return a sentence that describes the error and its remedy."""
         return explain_xid(self.xid)
 
 
 def explain_xid(number: int) -> str:
-    """Return a sentence with the meaning of an XID and its remedy."""
+    """Return a sentence that describes the meaning of an XID and its remedy."""
     found = find_xid(number)
     remedy = _REMEDIES.get(found.action)
     return f"the driver reported XID {number} ({found.meaning}){f': {remedy}' if remedy else ''}"

@@ -29,14 +29,14 @@ class HealthChecks(StrEnum):
 
 
 class HealthMonitor:
-    """Monitor of the cards' health, with one observation at a time.
+    """Monitor of the health of a node's cards, which makes one observation at a time.
 
     Args:
         root: the host's root folder.
         nodes: returns the paths of a card's own device nodes.
         checks: the sources to use.
-        reported: returns the XIDs that the driver reported since the last call, by the ID of the card or of the card
-            that contains it; empty if the driver is not queried.
+        reported: returns the XIDs that the driver reported since the previous call, by the ID of the card or of the
+            card that contains it; empty if the driver is not queried.
         clock: a monotonic clock in seconds.
     """
 
@@ -59,13 +59,16 @@ class HealthMonitor:
         self._xids: list[tuple[str, int]] = []
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Read the cards' signals, which may block; return the health of each card, with the reason if not healthy."""
+        """Read the signals of the cards; return the health of each card, with the reason if it is not healthy.
+
+        This call may block.
+        """
         if self._checks is HealthChecks.NONE:
             return {}
         reported, now = self._reported(), self._clock()
         with self._lock:
             self._xids += [(card, xid) for card, xids in reported.items() for xid in xids]
-            # An XID of a card concerns all of its parts.
+            # An XID of a card applies to all of its parts.
             names = {each.card.id: (each.card.id, each.part_of or "") for each in cards}
             return {
                 each.card.id: self._observe_card(
@@ -75,7 +78,7 @@ class HealthMonitor:
             }
 
     def list_faults(self) -> Mapping[str, str]:
-        """Return the faults by card ID, in the form that `remember_fault` accepts."""
+        """Return the faults by card ID, in the format that `remember_fault` accepts."""
         with self._lock:
             return {card: str(history.fault) for card, history in self._histories.items() if history.fault}
 
@@ -85,7 +88,7 @@ class HealthMonitor:
             self._histories.setdefault(card, CardHistory(fault=Fault.parse(fault)))
 
     def clear_fault(self, card: str) -> bool:
-        """Clear the fault of a card that was declared repaired; return whether it had one."""
+        """Clear the fault of a card that was declared repaired; return whether the card had a fault."""
         with self._lock:
             history = self._histories.get(card)
             if history is None or history.fault is None:
@@ -94,7 +97,7 @@ class HealthMonitor:
             return True
 
     def take_xids(self) -> Sequence[tuple[str, int]]:
-        """Return the XIDs since the last call, with their cards."""
+        """Return the XIDs since the previous call, with their cards."""
         with self._lock:
             xids, self._xids = self._xids, []
         return xids
@@ -107,7 +110,7 @@ class HealthMonitor:
         try:
             paths = self._nodes(each)
         except DevicePluginError as exc:
-            # Containers cannot use the card, so the extender must not place pods on it.
+            # Containers cannot use a card with a foreign driver, so the extender must not place pods on it.
             defect = defect or str(exc)
         history.observe(read_signals(self._root, each.card.bdf or None, paths), now, xids=xids, defect=defect)
         if history.health is not before:

@@ -1,7 +1,7 @@
-"""The health signals of one card, from the host's files.
+"""The health signals of one card, read from the host's files.
 
-Paths are relative to a root, which differs in containers and tests. The files belong to the Linux kernel's PCI and AER
-interfaces, and to amdgpu's RAS interface.
+Paths are relative to a root folder, which is different in containers and tests. The files belong to the PCI and AER
+interfaces of the Linux kernel, and to the RAS interface of the amdgpu driver.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from accelkit.node.discovery.sysfs import read_text
 _DEVICES = Path("sys/bus/pci/devices")
 _NUMBER = re.compile(r"^\s*(\S+?):?\s+(\d+)\s*$", re.MULTILINE)
 _BOOT_ID = re.compile(r"[0-9a-f-]{36}")
-# The configuration space of a device that has left the bus reads as all ones.
+# If a device is no longer on the bus, all bits of its configuration space are read as ones.
 _GONE_FROM_BUS = b"\xff\xff\xff\xff"
-# Uncorrected errors of the link or the device; corrected errors are normal.
+# The counters of uncorrected errors of the link or the device. Corrected errors are normal.
 _AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal")
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A card's signals at one moment. Signals that could not be read are None, and their files are in `unread`.
+    """The signals of a card at one moment.
+
+    Signals that could not be read are None, and the names of their files are in `unread`.
 
     Attributes:
         present: whether the PCI device exists.
@@ -32,11 +34,11 @@ class Signals:
         driver: the name of the kernel driver.
         answers: whether its configuration space is readable and does not contain only ones.
         link_width: the number of PCI lanes in use.
-        errors: uncorrected errors since the driver was loaded, by counter.
+        errors: the number of uncorrected errors since the driver was loaded, by counter.
         nodes: its existing device nodes.
         unread: the names of the files that could not be read.
         driver_start: an identifier that changes when the machine boots or the driver is bound to the card again. It
-            ends in a dot while no driver is bound, and is empty if it cannot be read.
+            ends with a dot while no driver is bound, and is empty if it cannot be read.
     """
 
     present: bool | None = None
@@ -51,7 +53,7 @@ class Signals:
 
 
 def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
-    """Read a card's files.
+    """Read the signals of a card from the host's files.
 
     Args:
         root: the host's root folder.
@@ -127,12 +129,12 @@ def _read_number(path: Path, unread: list[str]) -> int | None:
     except OSError:
         unread.append(path.name)
         return None
-    # A link that is down has 0 lanes, and an unknown link has 255.
+    # The width is 0 if the link is down, and 255 if it is unknown.
     return int(text) if text.isdigit() and 0 < int(text) < 255 else None  # noqa: PLR2004 - the kernel's unknown width
 
 
 def _read_counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
-    """Return the total, or otherwise the sum, in a file of `name number` lines, keyed by the file's name."""
+    """Return the total in a file of `name number` lines, or the sum if there is no total, keyed by the file's name."""
     try:
         text = path.read_text()
     except FileNotFoundError:

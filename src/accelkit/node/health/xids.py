@@ -18,9 +18,9 @@ from accelkit.vendors.xids import find_xid
 log = logging.getLogger(__name__)
 
 _WAIT_MILLISECONDS = 2000
-# The maximum number of XIDs to keep for a card until they are taken.
+# The maximum number of XIDs that are stored for a card until `take` returns them.
 _MAX_XIDS = 100
-# The time between two attempts. A driver or card that was removed usually reappears within minutes.
+# The interval between two attempts. A driver or card that was removed usually reappears within minutes.
 _RETRY_SECONDS = 60.0
 
 
@@ -51,7 +51,7 @@ class XidWatch:
             self._thread.join(2 * _WAIT_MILLISECONDS / 1000)
 
     def take(self) -> Mapping[str, Sequence[int]]:
-        """Return the XIDs that were reported since the last call, by UUID and in order."""
+        """Return the XIDs that were reported since the previous call, by UUID and in order."""
         with self._lock:
             reports, self._reports = self._reports, {}
         return reports
@@ -79,7 +79,10 @@ class XidWatch:
             self._errors.report(str(exc), f"cannot collect errors of NVIDIA's cards: {exc}")
 
     def _listen(self, nvml: Any) -> None:
-        """Collect XIDs until the thread stops or no card is registered, because a session keeps all cards open."""
+        """Collect XIDs until the thread stops or no card is registered.
+
+        Without registered cards, the session must be closed, because it keeps all cards open.
+        """
         events = nvml.nvmlEventSetCreate()
         uuids: dict[int | None, str] = {}
         try:
@@ -98,7 +101,7 @@ class XidWatch:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 if _identify(handle) in uuids:
                     continue
-                # A lost card can no longer report its UUID, so the UUID is read now.
+                # Read the UUID now, because a lost card can no longer report it.
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
             except nvml.NVMLError as exc:
@@ -107,7 +110,7 @@ class XidWatch:
                 uuids[_identify(handle)] = uuid.decode() if isinstance(uuid, bytes) else uuid
 
     def _collect(self, nvml: Any, events: Any, uuids: Mapping[int | None, str]) -> None:
-        """Collect reports until it is time to register more cards."""
+        """Collect XIDs until it is time to check for more cards to register."""
         end = time.monotonic() + _RETRY_SECONDS
         while not self._stop.is_set() and time.monotonic() < end:
             try:
@@ -127,5 +130,5 @@ class XidWatch:
 
 
 def _identify(handle: Any) -> int | None:
-    """Return the address that a handle points to, which identifies it."""
+    """Return the address to which a handle points, which identifies the card."""
     return ctypes.cast(handle, ctypes.c_void_p).value

@@ -1,4 +1,4 @@
-"""Labels for the node's hardware, with the label names of Node Feature Discovery and of the vendors."""
+"""Labels for the node's hardware, with the label names that Node Feature Discovery and the vendors use."""
 
 from accelkit.node.labels.node_labels import NodeLabels
 

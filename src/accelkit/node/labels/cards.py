@@ -1,4 +1,4 @@
-"""Labels of a node's cards: accelkit's labels for all vendors, and the labels in the vendors' profiles."""
+"""Labels for a node's cards: accelkit's labels for all vendors, and the labels from the vendors' profiles."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
 _MAX_VALUE = 63
-# The prefix of the further parts of a long value, because a label value must start with a letter or digit.
+# The prefix of each subsequent part of a long value, because a label value must start with a letter or digit.
 _CONTINUED = "Z"
 
 
 def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[str, str]:
-    """Return the labels of these cards.
+    """Return the labels for these cards.
 
-    These are `accelkit.io/cards.count` and `.memory` (GiB of all cards) and, for each vendor, `.<vendor>.count`,
-    `.<vendor>.model` and `.<vendor>.memory` (MiB of the smallest card). The memory labels are omitted if the memory of
-    a card is unknown.
+    The labels are `accelkit.io/cards.count` and `.memory` (total memory in GiB) and, for each vendor,
+    `.<vendor>.count`, `.<vendor>.model` and `.<vendor>.memory` (memory of the smallest card in MiB). The memory labels
+    are omitted if the memory of a card is unknown.
 
     Args:
         cards: the node's cards.
@@ -57,7 +57,7 @@ def _fill_patterns(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[s
 
 
 def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
-    """Return the facts that the labels in profiles may contain, without facts that are unknown for a card."""
+    """Return the facts that labels in profiles can refer to. Facts that are unknown for any card are omitted."""
     facts = {"count": str(len(cards))}
     if model := _find_model(cards):
         facts["model"] = model
@@ -79,7 +79,10 @@ def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
 
 
 def split_value(key: str, value: str) -> dict[str, str]:
-    """Return the labels for a value, split into `key`, `key2`, `key3` and so on if it is too long for one label."""
+    """Return the labels for a value.
+
+    A value that is too long for one label is split into `key`, `key2`, `key3` and so on.
+    """
     parts = {key: value[:_MAX_VALUE]}
     rest, number = value[_MAX_VALUE:], 2
     while rest:
@@ -103,7 +106,7 @@ def _read_number(card: Card) -> int | None:
 
 
 def _find_model(cards: Sequence[Card]) -> str | None:
-    """Return the most frequent model as a label value; None if it has no valid characters."""
+    """Return the most frequent model as a label value; None if the model has no valid characters."""
     ((model, _),) = Counter(sorted(card.model for card in cards)).most_common(1)
     return to_label_value(model)
 

@@ -1,4 +1,4 @@
-"""Writer of the node's labels: through Node Feature Discovery if its API is installed, otherwise directly."""
+"""Writer of the node's labels, through Node Feature Discovery if its API is installed, or directly otherwise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 NFD_API: Final = "nfd.k8s-sigs.io/v1alpha1"
 NFD_NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 
-# The interval of Node Feature Discovery's worker.
+# The same interval as that of the worker of Node Feature Discovery.
 _INTERVAL_SECONDS = 60.0
 
 _node = msgspec.json.Decoder(Node)
@@ -77,7 +77,7 @@ class NodeLabels:
         self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
-        """Read the host, and write changed labels. After a failure, the write is retried a minute later."""
+        """Read the host and write changed labels. After a failure, retry the write one minute later."""
         if self._read_at is not None and self._clock() - self._read_at < _INTERVAL_SECONDS:
             return
         self._read_at = self._clock()
@@ -100,7 +100,8 @@ class NodeLabels:
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
-        # Vendors' labels are written directly: if two objects contain a label, NFD's master uses an arbitrary object.
+        # Vendors' labels are written directly, because NFD's master uses an arbitrary object if two objects contain the
+        # same label.
         desired_by_nfd, desired_directly = _split(desired, through_nfd=through_nfd)
         recorded_by_nfd, recorded_directly = _split(recorded, through_nfd=through_nfd)
         features = plan(desired_by_nfd, present, recorded_by_nfd, by_others=False)
@@ -127,7 +128,7 @@ class NodeLabels:
 
     async def _write_feature(self, changes: LabelChanges, recorded: Mapping[str, str]) -> None:
         features = build_collection_path(NFD_API, "nodefeatures", self._namespace)
-        # In a merge patch, the keys to delete are set to null.
+        # In a merge patch, a key is deleted by setting it to null.
         deleted = dict.fromkeys(recorded.keys() - changes.record.keys())
         patch = {"spec": {"labels": {**deleted, **changes.record}}}
         await patch_or_create(self._api, features, self._name, patch, self._build_feature(changes.record))

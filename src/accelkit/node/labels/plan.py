@@ -1,4 +1,4 @@
-"""Plan of the labels to write and to delete, from the desired, current and recorded labels."""
+"""Plan of the labels to write and delete, based on the desired, current and recorded labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LabelChanges:
     Attributes:
         write: the labels to set.
         delete: the keys to delete.
-        record: the labels that accelkit manages after the change, with the written values.
+        record: the labels that accelkit manages after the change, with their values.
         lost: the keys that accelkit managed until another client changed them.
     """
 
@@ -29,7 +29,7 @@ class LabelChanges:
 def plan(
     desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> LabelChanges:
-    """Return the changes from the current to the desired labels, without changes to labels of other clients.
+    """Return the changes that are required to reach the desired labels. Labels of other clients are not changed.
 
     A label belongs to another client if accelkit did not write it, or if its value differs from the recorded value.
 
@@ -54,13 +54,13 @@ def plan(
 
 @dataclass(slots=True)
 class DebouncedLabels:
-    """Labels of one source, in which a label is removed only after several complete reads without it."""
+    """Labels from one source. A label is removed only after several consecutive complete reads without it."""
 
     _labels: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
     def update(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Apply one read, or None if the source could not be read; return the current labels of the source."""
+        """Apply the result of one read (None if the read failed); return the current labels from the source."""
         if labels is None:
             return self._labels
         for key in [key for key in self._labels if key not in labels]:

@@ -1,7 +1,7 @@
-"""Labels of the host's devices, processor, kernel and system, with the label names of Node Feature Discovery (NFD).
+"""Labels for the host's devices, CPU, kernel and operating system, with the names from Node Feature Discovery (NFD).
 
-The names and formats follow `source/{pci,cpu,kernel,system}` of NFD. An unreadable source returns None, which differs
-from a host without such features.
+The names and formats follow `source/{pci,cpu,kernel,system}` in NFD. If a source is unreadable, the result is None; if
+the host does not have the features, the result is empty.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FEATURES: Final = tuple(
     f"{FEATURE}{source}" for source in ("cpu-cpuid.", "kernel-version.", "pci-", "system-os_release.")
 )
 
-# The first digits of the PCI classes of network controllers, displays, coprocessors (such as FPGAs) and accelerators.
+# The first digits of the PCI classes for network controllers, displays, coprocessors (such as FPGAs) and accelerators.
 _CLASSES = ("02", "03", "0b40", "12")
 _HEX4 = re.compile(r"[0-9a-f]{4}")
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
 # Flags whose names differ between the kernel and NFD.
 _FLAG_NAMES = {"aes": "AESNI", "sha_ni": "SHA", "svm": "SVM"}
-# Flags by which users select nodes. The kernel lists hundreds of flags.
+# Flags that users need to select nodes. The kernel lists hundreds of flags.
 _FLAGS = re.compile(
     r"(?:aes|adx|avx\w*|amx_\w+|fma|fma4|sha_ni|vaes|vpclmulqdq|gfni|vmx|svm|xop|movdiri|movdir64b|serialize|wbnoinvd"
     r"|enqcmd|hypervisor|asimd\w*|sve\w*|sme\w*|bf16|i8mm|crc32|sha[123]|pmull)"
@@ -35,15 +35,15 @@ _FLAGS = re.compile(
 
 
 def to_label_value(text: str) -> str | None:
-    """Return a text as a label value: at most 63 characters, with invalid characters replaced by dashes.
+    """Convert a text to a label value of at most 63 characters. Invalid characters are replaced by dashes.
 
-    Return None if the text has no valid character.
+    Return None if the text does not contain a valid character.
     """
     return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._") or None
 
 
 def read_pci_labels(root: Path) -> dict[str, str] | None:
-    """Return `pci-<class>_<vendor>.present` and `pci-<vendor>.present` of network, display and accelerator devices."""
+    """Return `pci-<class>_<vendor>.present` and `pci-<vendor>.present` for network, display and accelerator devices."""
     folder = root / "sys/bus/pci/devices"
     try:
         devices = sorted(folder.iterdir())
@@ -62,7 +62,7 @@ def read_pci_labels(root: Path) -> dict[str, str] | None:
 
 
 def read_cpu_labels(root: Path) -> dict[str, str] | None:
-    """Return `cpu-cpuid.<FLAG>` for the flags by which users select nodes."""
+    """Return `cpu-cpuid.<FLAG>` for the CPU flags that users need to select nodes."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:
@@ -89,7 +89,7 @@ def read_kernel_labels(root: Path) -> dict[str, str] | None:
 
 
 def read_system_labels(root: Path) -> dict[str, str] | None:
-    """Return `system-os_release.ID`, `.VERSION_ID` and the parts of the version."""
+    """Return `system-os_release.ID`, `.VERSION_ID`, and labels for the components of the version."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
             text = (root / path).read_text()
@@ -112,5 +112,5 @@ def _label_release(key: str, release: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_hex(path: Path) -> str:
-    # A device that was just removed must not affect the labels of other devices.
+    # Ignore a device that was just removed, so that the other devices are still labeled.
     return (sysfs.read_text(path) or "").removeprefix("0x").lower()

@@ -1,1 +1,1 @@
-"""Processes on the node's cards, compared with the shares of their pods."""
+"""Comparison of the processes on the node's cards with the shares of their pods."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
     "--folder", required=True, type=click.Path(path_type=Path), help="Folder that is shared with the node agent."
 )
 def process_scan(host_root: Path, folder: Path) -> None:
-    """Periodically find the processes of this host that have cards open, and write them to a file for the node agent.
+    """Periodically find the processes on this host that have cards open, and write them to a file for the node agent.
 
     The command runs in a separate container, because only this command requires the capability SYS_PTRACE.
     """
@@ -43,5 +43,5 @@ def process_scan(host_root: Path, folder: Path) -> None:
             errors.report(str(exc), f"cannot scan processes for the node agent: {exc}")
         else:
             errors.clear()
-        # An agent that has just started will soon write the cards to search for.
+        # Retry soon, because an agent that has just started will write the cards shortly.
         stop.wait(SCAN_SECONDS if scanned else 1.0)

@@ -1,4 +1,4 @@
-"""Monitor of the processes on this node's cards: overuse by pods, and processes that do not belong to a pod."""
+"""Monitor of the processes on this node's cards. It detects overuse by pods, and processes without a pod."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _INTERVAL_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _ScanResult:
-    """Processes on cards, and the cards that may have more processes."""
+    """The processes on cards, and the IDs of the cards that could not be scanned."""
 
     processes: Processes
     unscanned: tuple[str, ...]
 
 
 class ProcessMonitor:
-    """Periodic comparison of the processes on the cards with the pods' shares.
+    """Monitor that periodically compares the processes on the cards with the shares of the pods.
 
     Args:
         root: the host's root folder.
         pods: this node's pods.
         events: the recorder of Events for overuse.
         metrics: the metrics of the agent.
-        scan: the scan of the processes that have cards open.
+        scan: the exchange with the container that scans the processes.
         clock: a monotonic clock in seconds.
     """
 
@@ -75,7 +75,10 @@ class ProcessMonitor:
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
-        """Compare processes and shares if a comparison is due; warn once per pod and card while the overuse lasts."""
+        """Compare processes and shares if a comparison is due.
+
+        While overuse continues, warn only once per pod and card.
+        """
         if not found or (self._scanned_at is not None and self._clock() - self._scanned_at < _INTERVAL_SECONDS):
             return
         self._scanned_at = self._clock()
@@ -85,7 +88,7 @@ class ProcessMonitor:
             self._report(str(exc))
             return
         pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
-        # The owner of an unreadable process is unknown, so processes are not reported as strange or harmless.
+        # If a process cannot be read, its owner is unknown, so no processes are reported as strange or harmless.
         if result.unscanned:
             self._report(f"cannot scan the processes on these cards: {', '.join(result.unscanned)}")
         elif result.processes.unread:
@@ -108,13 +111,13 @@ class ProcessMonitor:
             try:
                 nodes[each.card.id] = list_own_nodes(each)
             except DevicePluginError:
-                # NVIDIA's library still finds the card's memory by its address.
+                # NVIDIA's library can still report the card's memory by its PCI address.
                 continue
         bdfs = find_cards_by_address(found)
         scan = self._read_passed(Cards(nodes, bdfs))
         nvml = load_nvml(self._root)
         used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
-        # This raises an error if the host's processes are not visible in this container.
+        # This call raises an error if the host's processes are not visible in this container.
         list_pids(self._root)
         processes = add_nvml(self._root, scan or Processes((), 0), used.amounts)
         unscanned = () if scan else tuple(each.card.id for each in found if each.card.id not in used.cards)

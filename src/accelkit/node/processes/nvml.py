@@ -1,4 +1,4 @@
-"""The memory that each process holds on NVIDIA's cards, from the management library."""
+"""Reader of the memory that each process uses on NVIDIA's cards, from the management library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from accelkit.node.discovery.nvml import initialize
 
-# The library's value for an unknown amount.
+# The value that the library returns for an unknown amount.
 _UNKNOWN = 2**64 - 1
-# With MPS, the server holds the memory of its clients, and the library lists the clients separately.
+# With MPS, the memory of the clients belongs to the server, and the library lists the clients separately.
 _CALLS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
@@ -20,10 +20,10 @@ _CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class UsedMemory:
-    """The processes and cards that the library reports.
+    """The memory that processes use, and the cards that the library reports.
 
     Attributes:
-        amounts: the number of bytes by card and process ID; None for an unknown amount.
+        amounts: the used memory in bytes, by card and process ID; None for an unknown amount.
         cards: the cards whose processes the library lists.
     """
 
@@ -32,10 +32,10 @@ class UsedMemory:
 
 
 def read_used_memory(nvml: Any, bdfs: Mapping[str, str]) -> UsedMemory:
-    """Return the memory that processes hold on cards.
+    """Return the memory that processes use on cards.
 
     Args:
-        nvml: the module `pynvml`, not yet initialised.
+        nvml: the module `pynvml`, which is not initialized yet.
         bdfs: the card IDs by PCI address.
     """
     amounts: dict[tuple[str, int], int | None] = {}

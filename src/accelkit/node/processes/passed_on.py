@@ -1,7 +1,8 @@
 """Exchange of the process scan between two containers of the agent's pod, through a shared folder.
 
-The agent writes the device nodes of cards into the folder, and `accelkit process-scan` writes the processes that have
-them open. Only the container of this command may read all processes. It has no token and does not use the network.
+The agent writes the device nodes of cards to the folder. `accelkit process-scan` writes the processes that have these
+device nodes open. Only the container that runs this command may read all processes. It has no token and does not use
+the network.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from accelkit.node.enforcement.mps import read_mps_daemons
 from accelkit.node.processes.scan import Processes, find_card_processes, list_pids
 
 SCAN_SECONDS: Final = 15.0
-# A scan that is older than several intervals is not used.
+# A scan that is older than several scan intervals is not used.
 _STALE_SECONDS: Final = 4 * SCAN_SECONDS
 _CARDS: Final = "cards.json"
 _SCAN: Final = "processes.json"
 
 
 class Cards(msgspec.Struct, frozen=True):
-    """The cards that the scan searches for.
+    """The cards for which the scan searches.
 
     Attributes:
-        nodes: the card's own device nodes, by card ID.
+        nodes: the device nodes that belong only to the card, by card ID.
         bdfs: the card IDs by PCI address.
     """
 
@@ -42,7 +43,8 @@ class Scan(msgspec.Struct, frozen=True):
     Attributes:
         at: the time in seconds since the machine started, which is the same in all containers.
         processes: the processes that have cards open.
-        mps_daemons: the cards of MPS control daemons, by process ID; None for a daemon that serves all cards.
+        mps_daemons: the cards of each MPS control daemon, by the daemon's process ID; None for a daemon that serves all
+            cards.
     """
 
     at: float
@@ -55,7 +57,7 @@ _scan = msgspec.json.Decoder(Scan)
 
 
 class PassedScan:
-    """The agent's access to the scan.
+    """Access of the agent to the results of the scan.
 
     Args:
         folder: the shared folder; None if there is no scan.
@@ -68,7 +70,7 @@ class PassedScan:
         self._written: Cards | None = None
 
     def request(self, cards: Cards) -> None:
-        """Write the cards to search for.
+        """Write the cards for which the scan searches.
 
         Raises:
             OSError: the folder cannot be written.
@@ -78,24 +80,24 @@ class PassedScan:
         self._written = cards
 
     def read(self) -> Scan | None:
-        """Return the last scan; None if it is missing, unreadable or stale."""
+        """Return the most recent scan; None if it is missing, unreadable or stale."""
         if self._folder is None:
             return None
         try:
             scan = _scan.decode((self._folder / _SCAN).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
-        # The folder may survive a restart of the machine, which resets the clock.
+        # The folder may still exist after a restart of the machine, which resets the clock.
         return scan if 0 <= self._clock() - scan.at <= _STALE_SECONDS else None
 
     def list_mps_daemons(self) -> Mapping[int, str | None]:
-        """Return the MPS control daemons of the last scan; empty without a scan."""
+        """Return the MPS control daemons from the most recent scan; empty if there is no scan."""
         scan = self.read()
         return scan.mps_daemons if scan else {}
 
 
 def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Scan once for the cards that the agent wrote, and write the processes.
+    """Find the processes that use the cards that the agent wrote, and write the processes to the shared folder.
 
     Args:
         root: the host's root folder.

@@ -1,10 +1,10 @@
-"""Scan of `/proc` below a root for the processes that have a card of this host open, with their pods and memory.
+"""Scan of `/proc` below a root folder for processes that have a card of this host open, with their pods and memory.
 
-A process is on a card if it has one of the card's device nodes open. Nodes are compared by their device numbers,
-because their names may differ in a container. In the file tree of a test, which has no device numbers, paths are
-compared. DRM drivers report the memory of each open file. If they do not, the memory is None until `add_nvml` adds the
-amounts from NVIDIA's library. Reading the open files of other processes requires the capability SYS_PTRACE; reading the
-pod of a process does not. The module has no state, so any thread may call its functions.
+A process uses a card if it has one of the card's device nodes open. Nodes are compared by their device numbers, because
+their names may be different in a container. In the file tree of a test, which does not have device numbers, paths are
+compared. DRM drivers report the memory of each open file. With other drivers, the memory is None until `add_nvml` adds
+the amounts from NVIDIA's library. Reading the open files of other processes requires the capability SYS_PTRACE; reading
+the pod of a process does not. The module has no state, so any thread may call its functions.
 
 Tenants control the number of open files of their processes, and the file systems of these files. The scan reads a
 limited number of files for each pod, and never accesses a file system that a tenant can serve, such as NFS.
@@ -26,18 +26,19 @@ from accelkit.node.discovery.sysfs import read_key_values
 from accelkit.node.processes.mounts import MountTables
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-# In a cgroup namespace, the paths of other pods start with `/..`. The outermost pod counts, because a pod that runs a
+# In a cgroup namespace, the paths of other pods start with `/..`. The outermost pod is used, because a pod that runs a
 # kubelet contains other pods.
 _POD: Final = re.compile(rf"(?:kubepods|:/\.\.).*?[/-]pod({_UID})(?=[./:]|$)", re.MULTILINE)
-# Memory of the card itself: `vram` in amdgpu, `vram0` and higher numbers in xe, `local0` and higher numbers in i915.
+# The regions in the card's own memory: `vram` in amdgpu, `vram0` and higher numbers in xe, `local0` and higher numbers
+# in i915.
 _MEMORY: Final = re.compile(r"drm-(resident|memory|total)-(?:vram|local)\d*")
-# Resident memory takes precedence. `memory` is an older name of `resident`, and `total` includes evicted memory.
+# Resident memory takes precedence. `memory` is an older name for `resident`, and `total` includes evicted memory.
 _FAMILIES: Final = ("resident", "memory", "total")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# The maximum number of open files to read for all processes of a pod. The limit is required, because processes can
-# duplicate file descriptors at no cost.
+# The maximum number of open files to read for all processes of a pod. The limit is required because a process can
+# cheaply create many file descriptors.
 _MAX_FILES: Final = 50_000
-# The errors of reading a process that has just ended.
+# The errors that occur when a process terminates during the read.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
 
@@ -50,8 +51,8 @@ class CardProcess:
         pid: the process ID.
         command: the kernel's name of the process, with at most 15 characters.
         pod_uid: the UID of the pod, from the cgroup of the process; None if the process does not belong to a pod.
-        memory_bytes: the memory of the card that the process holds; None if it is unknown. Memory that processes of a
-            pod share after a fork counts only for the first of these processes.
+        memory_bytes: the memory of the card that the process uses; None if it is unknown. If processes of a pod share
+            memory after a fork, it is counted only for the first of these processes.
     """
 
     card: str
@@ -63,7 +64,7 @@ class CardProcess:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Processes on cards, by card and pid.
+    """Processes on cards, sorted by card and process ID.
 
     Attributes:
         found: the processes.
@@ -82,7 +83,7 @@ class _FilesExceededError(Exception):
 
 @dataclass(slots=True)
 class _Budget:
-    """The number of open files of a pod that may still be read."""
+    """The remaining number of open files of a pod that may be read."""
 
     files: int
 
@@ -94,7 +95,7 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _OpenCard:
-    """One open file of a card. The driver counts `memory_bytes` per `client`; None if it does not count memory."""
+    """One open file of a card. `memory_bytes` is the memory of the DRM `client`; None if it is not reported."""
 
     card: str
     client: str
@@ -106,7 +107,7 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
 
     Args:
         root: the host's root folder.
-        paths: the card's own device nodes by card ID, without nodes that all cards of a host share.
+        paths: the device nodes of each card, by card ID, without the nodes that all cards of a host share.
         bdfs: the card IDs by PCI address, because DRM drivers report the address for an open file.
 
     Raises:
@@ -115,7 +116,7 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
     nodes = {_identify(root, path): card for card, own in paths.items() for path in own}
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
-    # The budgets are per pod, because all processes of tenants run in pods.
+    # Each pod has a budget, because all processes of tenants run in pods.
     budgets: dict[str, _Budget] = {}
     bounded: set[str] = set()
     mounts = MountTables()
@@ -143,12 +144,12 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
 
 
 def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], int | None]) -> Processes:
-    """Add the memory that processes hold according to NVIDIA's library, which takes precedence over the scan.
+    """Add the memory that NVIDIA's library reports for processes. It takes precedence over the memory from the scan.
 
     Args:
         root: the host's root folder.
         processes: the processes that have cards open; empty without a scan.
-        used: the number of bytes by card ID and process ID; None for an unknown amount.
+        used: the used memory in bytes, by card ID and process ID; None for an unknown amount.
     """
     found = {(each.card, each.pid): each for each in processes.found}
     by_pid = {each.pid: each for each in processes.found}
@@ -172,7 +173,7 @@ def _read_process(folder: Path, card: str) -> CardProcess:
 
 
 def find_pod_uid(cgroup: str) -> str | None:
-    """Return the UID of the pod in a process's `cgroup` file, for any cgroup driver and version; None if it is missing.
+    """Return the pod UID from a process's `cgroup` file, for any cgroup driver and version; None if there is none.
 
     The UID of a static pod is generated by its kubelet. The mirror pod in the API has this UID in an annotation.
     """
@@ -192,7 +193,7 @@ def list_pids(root: Path) -> list[int]:
         raise DevicePluginError(f"cannot list the processes of this host: {exc}") from exc
     if pids:
         return pids
-    # Every host has processes, so the host's /proc is not mounted in this container.
+    # If there are no processes, the host's /proc is not mounted in this container.
     raise DevicePluginError(
         f"{root / 'proc'} contains no processes", next_step="check that the host's /proc is mounted there"
     )
@@ -241,7 +242,7 @@ def _list_open_cards(
                 continue
             facts = read_key_values(folder / "fdinfo" / entry.name)
             card = None
-            # A file on a file system that does not respond would block the scan forever.
+            # A file on an unresponsive file system would block the scan indefinitely.
             if mounts.is_local(folder, facts.get("mnt_id")):
                 card = nodes.get(_read_device_number(Path(entry.path)) or "")
             card = card or nodes.get(target)
@@ -269,7 +270,7 @@ def _parse_amount(text: str) -> int | None:
 
 
 def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
-    """Return the memory that a process holds, by card, without clients that are already counted for the owner."""
+    """Return the memory that a process uses, by card, without DRM clients that are already counted for the owner."""
     held: dict[str, int | None] = {}
     for each in opened:
         held.setdefault(each.card, None)
@@ -282,7 +283,8 @@ def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str,
 
 
 def _read_command(folder: Path) -> str:
-    # Users read the name in a terminal, and a process can set it to any characters.
+    # Replace unprintable characters, because users read the name in a terminal, and a process can set it to any
+    # characters.
     name = (folder / "comm").read_text(errors="replace").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 

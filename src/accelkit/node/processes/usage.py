@@ -1,6 +1,6 @@
-"""Comparison of the memory that processes hold on cards with the shares of their pods.
+"""Comparison of the memory that processes use on cards with the shares of their pods.
 
-The module neither reads the host nor stops processes.
+The module does not read the host's files and does not stop processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.node.processes.scan import CardProcess
 
 # The context of a process on a card uses memory before any allocation: 250 to 550 MiB with CUDA. A program cannot avoid
-# this, even if it allocates no more than its share.
+# this usage, even if it does not allocate more than its share.
 CONTEXT_BYTES: Final = 512 * 2**20
 
 # The kernel truncates the name of a process to 15 characters.
@@ -22,14 +22,14 @@ _COMMAND_LENGTH: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class OverUse:
-    """A pod that holds more memory of a card than its share, with amounts in bytes.
+    """A pod that uses more memory of a card than its share, with amounts in bytes.
 
     Attributes:
         pod_uid: the UID of the pod.
         card: the card's ID.
-        granted_bytes: the share of the pod; 0 if it has no share of the card.
-        used_bytes: the memory that the processes of the pod hold.
-        at_least: whether the pod may hold more than `used_bytes`, because the memory of a process is unknown.
+        granted_bytes: the share of the pod; 0 if the pod does not have a share of the card.
+        used_bytes: the memory that the processes of the pod use.
+        at_least: whether the pod may use more than `used_bytes`, because the memory of a process is unknown.
     """
 
     pod_uid: str
@@ -46,12 +46,12 @@ def find_over_use(
     tolerance_bytes: int = CONTEXT_BYTES,
     unknown: Collection[str] = (),
 ) -> list[OverUse]:
-    """Return the pods that hold more than their share, by UID and card.
+    """Return the pods that use more memory than their share, sorted by UID and card.
 
     Args:
         processes: the processes on cards; processes without a pod are ignored.
         granted: the shares in bytes, by pod UID and card ID.
-        tolerance_bytes: the memory beyond the share that each process with memory on the card may hold.
+        tolerance_bytes: the memory beyond the share that is tolerated for each process with memory on the card.
         unknown: the UIDs of pods whose shares cannot be read, which are ignored.
     """
     held: dict[tuple[str, str], list[int | None]] = {}
@@ -70,14 +70,14 @@ def find_over_use(
 def find_strange_processes(
     processes: Sequence[CardProcess], known: Collection[str], services: Collection[str]
 ) -> list[StrangeProcess]:
-    """Return the processes on cards that do not belong to any pod of this node, in their order.
+    """Return the processes on cards that do not belong to any pod of this node, in the same order.
 
     Args:
         processes: the processes on cards.
         known: the UIDs of all pods of the node, with or without a share. For a static pod, this includes the UID that
             its kubelet generated.
-        services: the names of programs of the host. Because a process can change its name, a process with such a name
-            is also returned if it holds more than a context.
+        services: the names of programs that run on the host. A process can change its name, so a process with such a
+            name is also returned if it uses more memory than a context.
     """
     of_host = {name[:_COMMAND_LENGTH] for name in services}
     return [

@@ -1,4 +1,4 @@
-"""Loop that compares the devices of containers with their assignments, and publishes the result."""
+"""Loop that compares the allocated devices of containers with their assignments, and publishes the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# The kubelet does not report changes of devices. The agent queries it after each allocation and each change of a pod,
-# and at this interval to detect other changes.
+# The kubelet does not notify clients of changes to devices. The agent queries it after each allocation and each change
+# to a pod, and also at this interval to detect other changes.
 _RECONCILE_SECONDS = 15.0
 _UNSETTLED_SECONDS = 1.0
 _GATHER_SECONDS = 0.2
-# If the pod watch may have lost an event, the pods are listed, at most once in this period.
+# If the pod watch may have missed an event, the agent lists the pods, at most once in this interval.
 _READ_SECONDS = 5.0
 
 
@@ -49,7 +49,7 @@ async def compare_with_kubelet(
     plugins: Sequence[DevicePlugin],
     wake: asyncio.Event,
 ) -> None:
-    """Read the devices of containers from the kubelet, correct the assignments, and write the result for audits.
+    """Repeatedly read the allocated devices from the kubelet, correct the assignments, and write the result for audits.
 
     Args:
         root: the host's root folder.
@@ -60,10 +60,10 @@ async def compare_with_kubelet(
         reconciler: the reconciler, which corrects the assignments.
         monitor: the monitor of the processes on the cards.
         enforcer: the enforcer, which limits the pods to their memory.
-        advertising: the cards that the plugins serve.
+        advertising: the advertiser of the cards that the plugins serve.
         writer: the writer of the observed allocations.
-        plugins: the device plugins, which must discard pods that started and ended between two allocations.
-        wake: the event that is set when there may be a change.
+        plugins: the device plugins, which must discard pods that started and terminated between two allocations.
+        wake: the event that is set when something may have changed.
     """
     errors = ErrorReporter(log)
     reader = _PodRefresher(pods)
@@ -95,7 +95,7 @@ async def compare_with_kubelet(
                 await wake.wait()
         except TimeoutError:
             continue
-        # Pods often change in groups. Wait so that one comparison covers the whole group.
+        # Several pods often change together. Wait so that one comparison covers all of these changes.
         await asyncio.sleep(_GATHER_SECONDS)
         wake.clear()
 

@@ -1,9 +1,9 @@
 """Order in which assignments are corrected, so that the ledger never overestimates the free capacity of a card.
 
 The ledger reads each pod separately. Between two writes, it must not allocate cards that are only moving from one pod
-to another. Therefore, a pod that leaves a card to another pod stays charged on this card (`MOVING`) until the other pod
-has been written. During this time, the ledger counts too much, never too little. If the write of the other pod fails,
-the charge stays until a later write succeeds.
+to another. Therefore, if a card was assigned to one pod but allocated to another pod, it remains charged to the first
+pod (`MOVING`) until the other pod has been written. During this time, the ledger may overestimate the used amounts, but
+never underestimates them. If the write for the other pod fails, the charge persists until a later write succeeds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 from accelkit.model.assignment import MOVING, Assignment, Share, is_equal
 
-# Whether a pod holds the whole card, its memory in bytes, and its compute in thousandths.
+# Whether a pod has the whole card, its memory in bytes, and its compute in thousandths.
 _Amount = tuple[bool, int, int]
 _NOTHING: _Amount = (False, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod with the valid part of its assignment, which the ledger counts, and the devices that its kubelet reports.
+    """A pod with its assignment, and with the assignment that matches the devices that its kubelet reports.
 
-    `rejected` states whether a part of the written assignment is invalid.
+    `written` is the valid part of the assignment, which the ledger counts. `rejected` is true if another part is
+    invalid.
     """
 
     uid: str
@@ -39,7 +40,7 @@ class ObservedPod:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One write. `first` states whether it corrects the assignment; the other writes only remove `MOVING`."""
+    """One write to a pod. `first` is true if it corrects the assignment, and false if it only removes `MOVING`."""
 
     uid: str
     assignment: Assignment
@@ -47,16 +48,16 @@ class Correction:
 
 
 def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[list[Correction]]:
-    """Return the writes in waves; empty if all assignments are as observed.
+    """Return the writes in waves; empty if all assignments match the observed devices.
 
-    The writes of a wave may run concurrently. A wave begins when all writes of the previous wave are done.
+    The writes in a wave may run concurrently. A wave starts after all writes in the previous wave have completed.
 
-    A pod that got a card on which another pod still waits for its devices is not written. The other pod will get the
-    card that this pod left. Until then, the sums of the assignments are correct for each card.
+    If a pod got a card on which another pod still waits for its devices, the pod is not written. The other pod will get
+    the assigned card of this pod in exchange. Until then, the sums of the assignments are correct for each card.
 
-    Pods without an assignment are written last. Until then, the ledger counts them on every card, and this charge
-    covers the amounts that other pods hold on unassigned cards. If one of the other pods cannot be written, the charge
-    stays on the cards that this pod got.
+    Pods without an assignment are written last. Until then, the ledger counts such a pod on every card. This charge
+    covers the amounts that other pods use on cards that were not assigned to them. If one of the other pods cannot be
+    written, the charge remains on the cards that it got.
 
     Args:
         pods: the pods whose devices the kubelet reports.
@@ -110,13 +111,13 @@ def _add_moving(assignment: Assignment, staying: tuple[Share, ...]) -> Assignmen
 
 
 def _find_entered(pod: ObservedPod) -> set[str]:
-    """Return the cards on which the pod holds more than its assignment states."""
+    """Return the cards on which the pod has more than its assignment specifies."""
     was = _sum_amounts(pod.written)
     return {card for card, amount in _sum_amounts(pod.observed).items() if amount > was.get(card, _NOTHING)}
 
 
 def _find_left(pod: ObservedPod, cards: Collection[str]) -> Iterator[Share]:
-    """Yield the amounts on these cards by which the count of the ledger exceeds the amounts that the pod holds."""
+    """Yield the amounts on these cards that the ledger counts for the pod, but that are not allocated to the pod."""
     now = _sum_amounts(pod.observed)
     for card, (whole, memory_bytes, compute) in sorted(_sum_counted(pod, cards).items()):
         still_whole, still_bytes, still_compute = now.get(card, _NOTHING)

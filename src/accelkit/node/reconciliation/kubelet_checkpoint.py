@@ -1,8 +1,8 @@
-"""The kubelet's checkpoint of devices, which is the only source of the devices of plain init containers.
+"""The kubelet's device checkpoint, which is the only source for the devices of plain init containers.
 
 The pod resources API omits these devices. The kubelet's device manager stores the devices of each container in a file
-in the folder of the plugins' sockets, and replaces this file atomically. The checksum in the file is computed from Go's
-printed form of the content, so it is not verified.
+in the folder of the plugins' sockets, and replaces this file atomically. The checksum in the file is computed from the
+representation of the content that Go prints, so it is not verified.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from accelkit.vendors.dialect import Dialect
 log = logging.getLogger(__name__)
 
 CHECKPOINT: Final = PLUGIN_FOLDER / "kubelet_internal_checkpoint"
-# Twice the size of the file if the lists of all resources, in the finest units, reach the kubelet's limits.
+# Twice the size that the file has if the lists of all resources, in the finest units, reach the kubelet's limits.
 _MOST_BYTES: Final = 64 * 2**20
 
-# Keyed by the UID under which the kubelet runs a pod, then by container.
+# Keyed by the UID that the kubelet uses for a pod, and then by container.
 RecordedDevices = Mapping[str, Mapping[str, ContainerDevices]]
 
 
@@ -56,12 +56,12 @@ _device_ids = msgspec.json.Decoder(dict[str, list[str]])
 
 
 class KubeletCheckpoint:
-    """The checkpoint file of one kubelet, which is read again when it has changed.
+    """Reader of the checkpoint file of one kubelet, which reads the file again when it has changed.
 
     Args:
         root: the host's root folder.
-        dialect: the dialect whose resources the node offers; devices of all other dialects also count.
-        readable: the metric that is 1 if the last read succeeded, otherwise 0.
+        dialect: the dialect whose resources the node offers; devices of all other dialects are also read.
+        readable: the metric that is 1 if the last read succeeded, and 0 otherwise.
     """
 
     def __init__(self, root: Path, dialect: Dialect, readable: Gauge) -> None:
@@ -73,10 +73,10 @@ class KubeletCheckpoint:
         self._devices: RecordedDevices = {}
 
     def read(self) -> RecordedDevices:
-        """Return the devices of accelkit's resources that containers hold, including those of ended pods.
+        """Return the allocated devices of accelkit's resources, including devices of terminated pods.
 
-        If the file cannot be read, log the error once and return no devices. The assignments of init containers then do
-        not change.
+        If the file cannot be read, log the error once and return no devices. In this case, the assignments of init
+        containers do not change.
         """
         try:
             self._update()

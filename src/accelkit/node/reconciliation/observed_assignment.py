@@ -1,8 +1,8 @@
-"""Observed assignments: the cards that a pod holds according to its kubelet, regardless of its assignment.
+"""Observed assignments: the cards that the kubelet allocated to a pod, regardless of the pod's assignment.
 
 The kubelet reports the device IDs of app containers and sidecars, and each of accelkit's IDs identifies a card. The
-kubelet does not report plain init containers. It reuses their devices for the containers after them, so an init
-container had the same cards as these containers.
+kubelet does not report plain init containers. It reuses their devices for subsequent containers, so an init container
+had the same cards as these containers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from accelkit.node.node_cards import NodeCards
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevices:
-    """The device IDs that a container holds, of memory and of whole cards."""
+    """The device IDs that are allocated to a container, for memory and for whole cards."""
 
     memory: Sequence[str] = ()
     whole: Sequence[str] = ()
 
     def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
-        """Return these devices together with devices of another resource, either whole cards or memory."""
+        """Return these devices and the devices of another resource, which are either whole cards or memory."""
         if whole:
             return ContainerDevices(self.memory, [*self.whole, *device_ids])
         return ContainerDevices([*self.memory, *device_ids], self.whole)
@@ -33,18 +33,21 @@ class ContainerDevices:
 
 @dataclass(slots=True)
 class _Moves:
-    """Cards that containers after an init container hold instead of their assigned cards."""
+    """The cards that containers got instead of their assigned cards, used to infer the cards of init containers."""
 
-    # The held cards, keyed by assigned card.
+    # The allocated cards, keyed by assigned card.
     to: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, was: Sequence[Share], now: Sequence[Share]) -> None:
-        """Record the cards of a container if it has exactly one assigned and one held card."""
+        """Record the cards of a container if it has exactly one assigned and one allocated card."""
         if len(was) == len(now) == 1:
             self.to.setdefault(was[0].card, set()).add(now[0].card)
 
     def follow(self, share: Share) -> Share:
-        """Return the share on the card that replaced its card in all recorded containers, or the share itself."""
+        """Return the share on the card that the recorded containers got instead of the assigned card.
+
+        If no card or several cards were recorded, return the share itself.
+        """
         cards = self.to.get(share.card, set())
         return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
 
@@ -58,15 +61,15 @@ def observe_assignment(
 ) -> Assignment | None:
     """Return the assignment that matches the pod's devices; None if it has neither an assignment nor devices.
 
-    A container keeps its assignment if the kubelet does not report it, or if another system's plugin allocated its
-    devices.
+    The assignment of a container does not change if the kubelet does not report the container, or if the plugin of
+    another system allocated its devices.
 
     Args:
         assignment: the valid part of the written assignment; None if the pod has no assignment.
         order: the pod's containers and their kinds.
         held: the devices that the kubelet reports, by container.
         node: the node's cards.
-        unit_bytes: the unit of memory at the time when the pod got its devices.
+        unit_bytes: the unit of memory in which the kubelet allocated devices to the pod.
     """
     planned = {} if assignment is None else {k: v for k, v in assignment.containers.items() if k != MOVING}
     containers = dict(planned)

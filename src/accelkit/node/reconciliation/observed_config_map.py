@@ -28,7 +28,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
 
-# The interval at which an unchanged ConfigMap is rewritten, because another writer may have damaged it.
+# The interval at which an unchanged ConfigMap is written again, because another writer may have damaged it.
 REWRITE_SECONDS: Final = 120.0
 
 
@@ -39,9 +39,9 @@ def build_allocations(
     processes: tuple[StrangeProcess, ...] | None,
     enforced: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Allocations:
-    """Return the amounts by card that the kubelet reports, sorted, with the mechanism that enforces each pod's memory.
+    """Return the sorted amounts per card that the kubelet reports, with the mechanism that enforces each pod's memory.
 
-    Entries that do not fit into a ConfigMap are omitted.
+    Entries that would exceed the size of a ConfigMap are omitted.
     """
     pods = [
         HeldPod(
@@ -61,11 +61,11 @@ def build_allocations(
 
 
 class AllocationsWriter:
-    """Writer of one node's observed allocations, after each change and every two minutes.
+    """Writer of the observed allocations of one node, after each change and every two minutes.
 
     Args:
         api: an open client.
-        namespace: the namespace of the ConfigMap; None to write no ConfigMap.
+        namespace: the namespace of the ConfigMap; None to disable the ConfigMap.
         node: the name of the node, which is also the name of the ConfigMap.
         clock: a monotonic clock in seconds.
     """
@@ -82,14 +82,14 @@ class AllocationsWriter:
         self._errors = ErrorReporter(log)
 
     async def write(self, allocations: Allocations) -> None:
-        """Write the allocations; after a failure, the next call retries."""
+        """Write the allocations. After a failure, the next call retries."""
         now = self._clock()
         if self._folder is None or (allocations == self._written and now - self._written_at < REWRITE_SECONDS):
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         # The API server rejects a key in `data` that also exists in `binaryData`.
         patch = {"metadata": {"labels": ALLOCATIONS_LABELS}, "data": data, "binaryData": None}
-        # A request without a response may have succeeded, so the content is unknown until a request succeeds.
+        # If a request got no response, it may have succeeded, so the content is unknown until another request succeeds.
         self._written = None
         try:
             await patch_or_create(self._api, self._folder, self._node, patch, self._config_map(data))

@@ -1,4 +1,4 @@
-"""Correction of the assignments of this node's pods to the devices that their containers hold."""
+"""Correction of the assignments of this node's pods to match the devices that the kubelet allocated."""
 
 from __future__ import annotations
 
@@ -42,16 +42,19 @@ _pod = msgspec.json.Decoder(Pod)
 
 
 class Reconciler:
-    """Reconciler of assignments with the devices that the kubelet reports, with a metric and an event per correction.
+    """Reconciler of assignments with the devices that the kubelet reports.
+
+    It reports each correction with a metric and an Event.
 
     Attributes:
-        uncounted: the amounts that containers hold but no assignment contains; None before the first comparison.
-        pods_outdated: whether the kubelet reports unknown pods, so that the pods must be listed again.
+        uncounted: the amounts that are allocated to containers but that no assignment contains; None before the first
+            comparison.
+        pods_outdated: whether the pods must be listed again, for example because the kubelet reports unknown pods.
 
     Args:
         api: an open client.
         pods: the pods of this node.
-        cards: returns the node's cards as the plugins serve them; None before the plugins serve cards.
+        cards: returns the node's cards as the plugins serve them; None until the plugins serve cards.
         events: the recorder of Events for corrections.
         metrics: the metrics of the agent.
         clock: a monotonic clock in seconds.
@@ -76,7 +79,7 @@ class Reconciler:
         self._refusals = Refusals(clock)
         self._repeats = RepeatLog(log)
         self._partial = OnceReporter(log)
-        # The UIDs of pods whose writes in the current call got no response.
+        # The UIDs of the pods for which a write in the current call got no response.
         self._unanswered: set[str] = set()
         self.uncounted: tuple[Share, ...] | None = None
         self.pods_outdated = False
@@ -86,9 +89,9 @@ class Reconciler:
         held: Mapping[PodName, Mapping[str, ContainerDevices]],
         recorded: RecordedDevices = MappingProxyType({}),
     ) -> bool:
-        """Correct the assignments; return False if another call shortly afterwards may correct more.
+        """Correct the assignments; return False if another call soon afterwards may correct more assignments.
 
-        If the write of a pod fails, the pod is skipped for some time. The other pods are still corrected.
+        If the write for a pod fails, the pod is skipped for some time. The other pods are still corrected.
 
         Args:
             held: the devices that the kubelet reports.
@@ -103,7 +106,7 @@ class Reconciler:
             snapshot = await self._correct(view, node)
             await _run_few_at_once(partial(self._settle, each, snapshot, node) for each in snapshot.observed)
         except ApiError as exc:
-            # The writes of two pods got no response, so further writes would fail too.
+            # The writes for two pods got no response, so further writes would also fail.
             self._errors.report(str(exc), f"cannot correct assignments: {exc}")
             self._note(take_snapshot(self._pods.list_pods(), view, node))
             return False
@@ -114,7 +117,8 @@ class Reconciler:
     def _note(self, snapshot: Snapshot) -> None:
         wrong = sum(each.wrong for each in snapshot.observed)
         self.uncounted = snapshot.count_uncounted()
-        # If a pod is still wrong and was not refused, its known state is outdated, or its write got no response.
+        # If an assignment is still wrong although its write was not refused, the known pod is outdated, or the write
+        # got no response.
         refused = self._refusals.list_refused()
         self.pods_outdated = snapshot.pods_outdated or bool(wrong and not snapshot.partial and not refused)
         self._metrics.divergent.set(wrong)
@@ -131,7 +135,7 @@ class Reconciler:
             pod = snapshot.pods[uid].pod.ref
             self._partial.report(uid, f"cannot correct pod {pod}: its devices are partly unknown: {error}")
         refused = {*self._refusals.list_waiting(), *snapshot.partial}
-        # The writes after a refused write depend on it, so the remaining writes are planned again.
+        # If a write is refused, plan the remaining writes again, because they may depend on it.
         while waves := plan(snapshot.observed, snapshot.awaited, refused):
             newly_refused = await self._write_all(snapshot, waves)
             snapshot = take_snapshot(self._pods.list_pods(), view, node)
@@ -141,7 +145,10 @@ class Reconciler:
         return snapshot
 
     async def _write_all(self, snapshot: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
-        """Write wave by wave until one has refused pods; return their UIDs."""
+        """Send the writes wave by wave, until a write in a wave is refused.
+
+        Return the UIDs of the pods whose writes were refused.
+        """
         refused = set[str]()
 
         async def write(correction: Correction) -> None:
@@ -172,7 +179,9 @@ class Reconciler:
         return True
 
     def _note_unanswered(self, uid: str, error: ApiError) -> None:
-        """Record a write without a response, which does not end the call, because the pod may be the cause.
+        """Record a write that got no response.
+
+        The first such write does not abort the call, because the pod may be the cause.
 
         Raises:
             ApiError: this is the second pod in this call, so the API server is unreachable.
@@ -193,13 +202,13 @@ class Reconciler:
             await self._events.record(_refer_to(ref), "AssignmentNotCorrected", message, warning=True)
 
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        # The UID is a precondition, so that the request does not change another pod with the same name.
+        # The UID is a precondition, which prevents changes to another pod with the same name.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(decode(_pod, answer))
 
     async def _settle(self, observed: ObservedPod, snapshot: Snapshot, node: NodeCards) -> None:
-        """Write the annotations with which the pod's dialect marks the pod as allocated and lists its cards."""
+        """Write the annotations of the pod's dialect that mark the pod as allocated and list its cards."""
         each = snapshot.pods[observed.uid]
         codec = each.pod.dialect.annotations
         if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in snapshot.partial:
@@ -257,7 +266,9 @@ class Reconciler:
 
 
 async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Run jobs, `_AT_ONCE` at a time. After an error, start no more jobs, and raise it when running jobs have ended.
+    """Run jobs, at most `_AT_ONCE` of them concurrently.
+
+    After an error, do not start more jobs, and raise the error when the running jobs have finished.
 
     Raises:
         ApiError: a job failed.
@@ -277,7 +288,10 @@ async def _run_few_at_once(jobs: Iterable[Callable[[], Awaitable[None]]]) -> Non
 
 
 def _mark_recorded(assignment: Assignment, written: Assignment | AssignmentError | None) -> Assignment:
-    """Return the assignment, marked `recorded` if the extender did not bind the pod. Corrections keep the mark."""
+    """Return the assignment, marked as `recorded` if the extender did not bind the pod.
+
+    Later corrections preserve this mark.
+    """
     recorded = written is None or (isinstance(written, Assignment) and written.recorded is True)
     return msgspec.structs.replace(assignment, recorded=True) if recorded else assignment
 
@@ -292,7 +306,7 @@ def _describe(assignment: Assignment) -> str:
 
 
 def _list_amounts(assignment: Assignment) -> dict[str, dict[str, int]]:
-    """Return the memory that each container holds on each card, in bytes."""
+    """Return the memory of each container on each card, in bytes."""
     held = ((name, shares) for name, shares in sorted(assignment.containers.items()) if name != MOVING)
     return {name: {share.card: share.memory_bytes for share in shares} for name, shares in held}
 

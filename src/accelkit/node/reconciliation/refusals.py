@@ -1,4 +1,4 @@
-"""Pods whose assignment could not be written, which are retried later without blocking other pods."""
+"""Pods whose assignment could not be written. The writes are retried later without blocking other pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.errors import ApiError
 
 _FIRST_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 300.0
-# The delay if the API server, and not the pod, is the cause.
+# The delay if the API server, not the pod, is the cause.
 _PASSING_SECONDS: Final = 5.0
 _PASSING: Final = frozenset({"unanswered", "server_error", "throttled"})
 # The values of a metric label. Their number is limited, because an API server may respond with any status.
@@ -41,10 +41,10 @@ class _Refusal:
 
 
 class Refusals:
-    """Pods that are skipped for some time after a failed write. The time doubles with each failure for a pod.
+    """Pods that are skipped for some time after a failed write. The time doubles with each failure for the pod.
 
-    If the API server, and not the pod, is the cause, the time is short and constant. A change to the pod does not
-    shorten the time, because its owner could change the pod often.
+    If the API server, not the pod, is the cause, the time is short and constant. A change to the pod does not shorten
+    the time, because the pod's owner could change the pod frequently.
 
     Args:
         clock: a monotonic clock in seconds.
@@ -55,7 +55,7 @@ class Refusals:
         self._by_uid: dict[str, _Refusal] = {}
 
     def keep(self, uids: Collection[str]) -> None:
-        """Remove all pods except for these."""
+        """Remove all pods except for the pods with these UIDs."""
         self._by_uid = {uid: refusal for uid, refusal in self._by_uid.items() if uid in uids}
 
     def list_waiting(self) -> frozenset[str]:

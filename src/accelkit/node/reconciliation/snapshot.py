@@ -36,13 +36,14 @@ def group_devices_by_pod(
     assigned: Collection[PodName] = (),
     ids: DeviceIds | None = None,
 ) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return accelkit's devices that the kubelet reports, by pod and container; pods without devices are omitted.
+    """Return the devices of accelkit that the kubelet reports, by pod and container; omit pods without devices.
 
     Args:
         answer: the response from the kubelet's pod resources API.
-        dialect: the dialect that the node offers; resources of all other dialects also count.
-        assigned: pods that count even if another device plugin may have allocated their devices.
-        ids: the device IDs of the node's cards, which exclude devices of other plugins; None if they are unknown.
+        dialect: the dialect whose resources the node offers; resources of all other dialects are also included.
+        assigned: pods that are included even if another device plugin may have allocated their devices.
+        ids: the device IDs of the node's cards, which are used to exclude devices of other plugins; None if they are
+            unknown.
     """
     resources = list_device_resources(dialect)
 
@@ -65,18 +66,18 @@ def group_devices_by_pod(
 
 @dataclass(frozen=True, slots=True)
 class KubeletView:
-    """The devices that containers hold according to the kubelet.
+    """The devices that, according to the kubelet, are allocated to containers.
 
     Attributes:
-        by_name: the devices from its pod resources API, which omits plain init containers.
-        recorded: the devices from its checkpoint; empty if the checkpoint cannot be read.
+        by_name: the devices from the pod resources API, which omits plain init containers.
+        recorded: the devices from the kubelet's checkpoint; empty if the checkpoint cannot be read.
     """
 
     by_name: Mapping[PodName, Mapping[str, ContainerDevices]]
     recorded: RecordedDevices
 
     def find_devices(self, each: NodePod, ids: DeviceIds) -> Mapping[str, ContainerDevices]:
-        """Return the devices of a pod's containers that the kubelet reports or that accelkit can infer."""
+        """Return the devices of a pod's containers, as reported by the kubelet or inferred from other containers."""
         reported = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
         recorded = self.recorded.get(each.cgroup_uid, {})
         init = {name: recorded[name] for name, kind in each.pod.order if kind is Kind.INIT and name in recorded}
@@ -85,14 +86,14 @@ class KubeletView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The pods of this node by UID, and the subset of them whose devices the kubelet reports."""
+    """The pods of this node by UID, and the pods among them whose devices the kubelet reports."""
 
     pods: Mapping[str, NodePod]
     observed: Sequence[ObservedPod]
-    # The reasons, by UID, why pods are not written: the kubelet reports only part of their devices, so the ledger would
+    # The reasons, by UID, why pods are not written. The kubelet reports only some of their devices, so the ledger would
     # reject the assignments.
     partial: Mapping[str, AssignmentError]
-    # Whether the kubelet reports pods that are not known, for example after a lost event.
+    # Whether the known pods differ from the pods that the kubelet reports, for example after a missed event.
     pods_outdated: bool = False
 
     @property
@@ -102,7 +103,7 @@ class Snapshot:
         return {share.card for assignment in waiting for shares in assignment.containers.values() for share in shares}
 
     def count_uncounted(self) -> tuple[Share, ...]:
-        """Return the amounts that pods hold on cards but no assignment contains."""
+        """Return the amounts that are allocated to pods on cards, but that no assignment contains."""
         observed = {each.uid: each.observed for each in self.observed}
         return count_uncounted(
             Account(each.pod.order, each.assigned.assignment if each.assigned else None, self._find_held(uid, observed))
@@ -111,7 +112,7 @@ class Snapshot:
 
     def _find_held(self, uid: str, observed: Mapping[str, Assignment]) -> Assignment | None:
         each = self.pods[uid]
-        # If the kubelet reports no devices of an admitted pod, its assignment counts.
+        # If the kubelet does not report any devices for an admitted pod, the pod's assignment is used.
         known = each.assigned.assignment if each.assigned and each.admitted else None
         return observed.get(uid, known)
 
@@ -132,7 +133,10 @@ def _are_pods_outdated(pods: Collection[NodePod], reported: Collection[PodName])
 
 
 def _is_reported(each: NodePod) -> bool:
-    """Return whether the kubelet reports the pod's devices, which excludes devices of plain init containers."""
+    """Return whether the kubelet is expected to report devices for the pod.
+
+    The kubelet does not report the devices of plain init containers.
+    """
     if not each.admitted or each.assigned is None:
         return False
     containers = each.assigned.assignment.containers
@@ -140,7 +144,7 @@ def _is_reported(each: NodePod) -> bool:
 
 
 def _observe(each: NodePod, view: KubeletView, node: NodeCards) -> ObservedPod | None:
-    # Before the pod's admission, the reported devices may belong to a pod of the same name that has just ended.
+    # Before the pod's admission, the reported devices may belong to a pod with the same name that has just terminated.
     if not each.admitted:
         return None
     devices = view.find_devices(each, node.ids)
@@ -178,7 +182,7 @@ def _infer_init(
     """Return the devices of plain init containers, if the devices of the app containers determine them.
 
     A kubelet first reuses the devices of init containers for app containers. If the app containers request at least as
-    much as the init containers, they hold all of these devices.
+    many devices as the init containers, all of these devices are allocated to the app containers.
     """
     if Kind.SIDECAR in dict(pod.order).values():
         return {}

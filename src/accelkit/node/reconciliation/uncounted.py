@@ -1,4 +1,4 @@
-"""Amounts that containers hold but no assignment of the node contains, so that a ledger would not count them."""
+"""Amounts that are allocated to containers without an assignment, so that a ledger would not count them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from accelkit.placement.charges import count_charges
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The amounts of a pod that the ledger counts, and the amounts that the pod holds.
+    """The amounts of a pod that the ledger counts, and the amounts that are allocated to the pod.
 
     Attributes:
         order: the containers of the pod and their kinds.
         written: the assignment of the pod; if it is None, the ledger counts the pod on every card.
-        observed: the assignment that the kubelet reports; None if the kubelet does not report the devices yet.
+        observed: the assignment that matches the devices that the kubelet reports; None if the kubelet does not report
+            them yet.
     """
 
     order: Sequence[tuple[str, Kind]]
@@ -26,10 +27,10 @@ class Account:
 
 
 def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
-    """Return the amounts by which the holdings of pods exceed the sum of all assignments, sorted by card.
+    """Return the amounts by which the allocated amounts exceed the sum of all assignments, sorted by card.
 
-    A pod that waits for its devices counts with its assignment. If another pod has its card, it will get the other
-    pod's card.
+    For a pod that waits for its devices, the amounts in its assignment are counted. If the assigned card is allocated
+    to another pod, the waiting pod will get the other pod's card.
     """
     rest: dict[str, list[int]] = {}
     for account in accounts:
@@ -50,8 +51,8 @@ def count_uncounted(accounts: Iterable[Account]) -> tuple[Share, ...]:
 def _list_held(account: Account) -> Mapping[str, tuple[Share, ...]]:
     if account.observed is None:
         return {}
-    # Equal assignments may still state different amounts of a whole card or of compute, because the kubelet does not
-    # report these amounts.
+    # Assignments that compare as equal may still contain different amounts for a whole card or for compute, because the
+    # kubelet does not report these amounts.
     same = account.written is not None and is_equal(account.written, account.observed)
     held = account.written if same and account.written else account.observed
     return {name: shares for name, shares in held.containers.items() if name != MOVING}

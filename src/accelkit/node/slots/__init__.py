@@ -1,1 +1,1 @@
-"""Slots, with which a card can be allocated several times as `gpu.intel.com/i915` or `gpu.intel.com/xe` of GAS."""
+"""Slots, which allow several allocations of one card as GAS's resources `gpu.intel.com/i915` and `gpu.intel.com/xe`."""

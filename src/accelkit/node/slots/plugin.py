@@ -1,7 +1,7 @@
 """Device plugin that serves slots of cards to the kubelet.
 
-The plugin advertises one device for each slot of a card. It steers and checks the kubelet's choice in the same way as
-for units of memory. A container with slots gets the device nodes of its cards.
+The plugin advertises one device for each slot of a card. It offers preferred slots and checks the kubelet's choice in
+the same way as for units of memory. A container with slots gets the device nodes of its cards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accelkit.node.pods import NodePods
 from accelkit.node.slots.pods import SlotPods
 from accelkit.vendors.dialects import load_own_dialect
 
-# The newer of Intel's two drivers. Simulated cards have no driver.
+# The newer one of Intel's two drivers. Simulated cards do not have a driver.
 _NEWER_DRIVER: Final = "xe"
 _SIMULATED: Final = "simulated"
 DIALECT: Final = load_own_dialect("gas")
@@ -43,10 +43,11 @@ class SlotPlugin(DevicePlugin):
         resource: the extended resource.
         per_card: the number of slots of each card.
         vendors: the vendors of the cards.
-        pods: this node's pods that have slots of the resource assigned.
+        pods: the pods of this node to which slots of the resource are assigned.
         on_allocate: called after each allocation.
-        count: called with the result of each allocation.
-        is_managed: whether kube-scheduler is known to call the extender for the resource.
+        count: called with the result of each allocation, `granted` or `refused`.
+        is_managed: returns whether, according to the record of managed resources, kube-scheduler calls the extender for
+            the resource.
     """
 
     def __init__(
@@ -82,18 +83,19 @@ class SlotPlugin(DevicePlugin):
         """Advertise the slots of the cards to which this resource applies.
 
         Raises:
-            DevicePluginError: there are more devices than the kubelet accepts.
+            DevicePluginError: the number of devices exceeds the number that the kubelet accepts.
         """
         newer = self._resource.endswith(f"/{_NEWER_DRIVER}")
         own = [each for each in cards if each.card.vendor in self._vendors and (each.driver == _NEWER_DRIVER) is newer]
         self._granted = own
-        # Assignments are checked against all cards of the node, with their real memory.
+        # Assignments are validated against all cards of the node, with their actual memory.
         self._slot_pods.set_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
         await super().advertise([self._count_slots(each) for each in own], 1, await self._list_in_use())
 
     def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's
         answer = build_container_response(ids, self._granted, self._root, unit_bytes=None)
-        # The variable would contain the full memory of the cards, but the container may use only its assigned share.
+        # Omit the variable, because it would contain the full memory of the cards, but the container may use only its
+        # share.
         answer.envs.pop(MEMORY_VARIABLE, None)
         return answer
 
@@ -120,7 +122,7 @@ def make_slot_plugins(
     build_counter: Callable[[str], Callable[[str], None]],
     is_managed: Callable[[str], bool] = lambda _resource: True,
 ) -> list[SlotPlugin]:
-    """Return a plugin for each resource with which GAS counts cards; none if cards have no slots."""
+    """Return a plugin for each resource in which GAS counts cards; empty if cards do not have slots."""
     labels = DIALECT.card_labels
     return [
         SlotPlugin(

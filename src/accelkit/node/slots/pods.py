@@ -1,4 +1,4 @@
-"""Pods of this node with assigned slots, in the form in which the device plugin reads pods with assigned memory.
+"""Pods of this node with assigned slots, in the same format as pods with assigned memory for the device plugin.
 
 A slot is one of the concurrent uses of a card. A container has one slot of each of its cards.
 """
@@ -14,7 +14,7 @@ from accelkit.node.pods import NodePods
 
 
 class SlotPods:
-    """The pods that have slots of one resource assigned.
+    """The pods to which slots of one resource are assigned.
 
     Args:
         pods: this node's pods, read in the dialect of the resource.
@@ -26,24 +26,24 @@ class SlotPods:
         self._resource = resource
 
     def list_assigned(self) -> list[AssignedPod]:
-        """Return the pods with their slots in place of memory."""
+        """Return the pods with assigned slots. Each slot is represented as one unit of memory."""
         return [found for pod in self._pods.list_assigned() if (found := self._read(pod)).assignment.containers]
 
     def list_unassigned(self) -> frozenset[str]:
-        """Return the UIDs of the pods without a valid assignment that the kubelet has not admitted."""
+        """Return the UIDs of the pods that have no valid assignment and that the kubelet has not admitted."""
         return self._pods.list_unassigned()
 
     def set_cards(self, cards: NodeCards) -> None:
-        """Set the node's cards, against which assignments are checked."""
+        """Replace the node's cards, which are used to check assignments."""
         self._pods.set_cards(cards)
 
     async def refresh(self) -> bool:
-        """Read the pods now; return whether the API server responded."""
+        """List the pods again without delay; return whether the API server responded."""
         return await self._pods.refresh()
 
     @property
     def node_cards(self) -> NodeCards | None:
-        """None, because the extender has already considered the connections between the cards."""
+        """Always None, because the extender has already considered the connections between the cards."""
         return None
 
     def _read(self, pod: AssignedPod) -> AssignedPod:

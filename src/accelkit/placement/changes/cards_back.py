@@ -13,7 +13,10 @@ from accelkit.placement.changes.situation import Situation, Terms
 
 
 def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the change that returns one card, otherwise all cards, to service; None if even that is not enough."""
+    """Return the change that returns one card or, if this is not sufficient, all cards to service.
+
+    Return None if the pod would not fit even with all cards.
+    """
     states = node.states
     out = [place for place, state in enumerate(states) if not state.card.placeable]
     for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:

@@ -2,13 +2,10 @@
 
 The order is:
 
-1. less memory or less compute, but at least half of the request
-2. one omitted constraint
-3. fewer cards, but at least half of the request
-4. a card that returns to service
-5. other pods that end: the fewest pods first, then the pods that free the least memory
-6. reductions of a request by more than half
-7. changes that a node needs before its cards are known
+1. less memory or less compute, but at least half of the request 2. one omitted constraint 3. fewer cards, but at least
+half of the request 4. a card that returns to service 5. the termination of other pods: the fewest pods first, then the
+pods that free the least memory 6. a reduction of a request by more than half 7. a change that a node requires before
+its cards are known
 """
 
 from __future__ import annotations
@@ -45,14 +42,15 @@ class Change(msgspec.Struct, frozen=True):
     Attributes:
         container: the container whose request changes; empty if no request or several requests change.
         constraint: the field of the request that is omitted.
-        before: the current request: bytes or thousandths per card, or the number of cards.
-        after: the largest amount that would fit.
+        before: the current request, in bytes or thousandths per card, or as a number of cards.
+        after: the largest amount that would fit, in the same unit.
         on_cards: the number of cards for which the amount is requested.
-        cards: IDs of the cards that return to service.
-        pods: the pods that have to end.
-        taken: IDs of the cards that the pod would then get; empty if unknown.
-        size: the sort key among changes of the same kind; a smaller change has a smaller key.
-        proven: whether this is the smallest change of its kind on this node; False if not all changes were tried.
+        cards: the IDs of the cards that return to service.
+        pods: the pods that have to terminate.
+        taken: the IDs of the cards that the pod would get after the change; empty if unknown.
+        size: the sort key among changes of the same kind. A smaller change has a smaller key.
+        proven: whether this is certainly the smallest change of its kind on this node; False if not all changes were
+            tried.
     """
 
     kind: ChangeKind
@@ -69,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[bool, int, tuple[int, int]]:
-        """The sort key: the smallest change has the smallest key."""
+        """The sort key, which is smallest for the smallest change."""
         nodes_own = _RANKS[self.kind] >= _RANKS[ChangeKind.UNIT]
         large = self.kind in _REDUCTIONS and 2 * self.after < self.before
         return nodes_own or large, _RANKS[self.kind], self.size

@@ -18,9 +18,9 @@ from accelkit.placement.changes.situation import Situation, Terms
 _OTHERS: Final = frozenset(
     {"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy", "counted_by", "closed"}
 )
-# Constraints that are omitted first, because users depend less on the position of a card than on its identity.
+# Constraints that are omitted first, because the position of a card is less important to users than its identity.
 _FIRST: Final = ("numa", "link", "same_card_as", "model")
-# Values of the constraints in a request without them, in the order of the trials.
+# The values of the constraints in a request without constraints, in the order of the trials.
 _NONE: Final[Mapping[str, object]] = MappingProxyType(
     {
         field.name: field.default
@@ -36,7 +36,10 @@ _OF_PODS: Final = frozenset({"allowed", "denied"})
 
 
 def find_without_constraint(probe: Probe, node: Situation, request: PodRequest, terms: Terms) -> Search[Change | None]:
-    """Return the change that omits one constraint, of one container or otherwise of all; None if none is enough."""
+    """Return the change that omits one constraint of one container or, if this is not sufficient, of all containers.
+
+    Return None if the pod would not fit without any single constraint.
+    """
     for number, (name, none) in enumerate(_NONE.items()):
         places = [place for place, container in enumerate(request.containers) if getattr(container, name) != none]
         if not places or name in terms.fixed:

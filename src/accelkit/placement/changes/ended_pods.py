@@ -1,9 +1,10 @@
-"""Changes that end other pods on the node.
+"""Changes in which other pods on the node terminate.
 
-The search first tries single pods and pairs of pods, starting with those that free the least memory. Pods with equal
-holdings are interchangeable. If more pods have to end, the search removes the pods on the cards that need the fewest
-removals, or otherwise all pods. It then restores as many of these pods as possible, the smallest pods first. The result
-contains only pods that cannot be restored, but a smaller set may exist.
+The search first tries single pods and pairs of pods, starting with the pods that free the least memory. Pods with equal
+holdings are interchangeable. If more pods have to terminate, the search removes the pods on the cards that require the
+fewest removals. If these cards cannot be determined, it removes all pods. It then restores as many of these pods as
+possible, the smallest pods first. The result contains only pods that cannot be restored, but a smaller set may
+exist.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
 
-# Limits. If there are more classes of pods, only the classes with the most memory form pairs. If there are more pairs,
-# only the smallest pairs are tried.
+# The limits on the number of classes and pairs. If there are more classes of pods, pairs are formed only from the
+# classes with the most memory. If there are more pairs, only the smallest pairs are tried.
 _MOST_CLASSES: Final = 40
 _MOST_PAIRS: Final = 200
 
 
 def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
-    """Return the smallest set of pods that have to end; None if the pod would not fit the empty node."""
+    """Return the smallest set of pods that have to terminate; None if the pod would not fit the empty node."""
     holders = sorted(node.holders, key=_order)
     if not (yield from _find_cards_without(probe, node, request, holders)):
         return None
@@ -47,7 +48,7 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
 
 
 def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
-    """Return the pods on the cards that need the fewest removals; empty if this cannot be decided from the cards."""
+    """Return the pods on the cards that require the fewest removals; empty if the cards cannot be determined."""
     if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
         return []
     (container,) = request.containers
@@ -67,7 +68,7 @@ def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
 
 
 def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
-    """Return the largest holders of a card that together free the missing amount; all holders if none are enough."""
+    """Return the largest pods on a card that together free the missing amount; all pods if no set is sufficient."""
     gone = []
     for memory_bytes, holder in held:
         if lack <= 0:
@@ -97,7 +98,7 @@ def _find_cards_without(
 
 
 def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:
-    """Return the pods, grouped by equal amounts of the same cards."""
+    """Return groups of pods that have equal amounts of the same cards."""
     classes: dict[object, list[Holder]] = {}
     for holder in holders:
         key = holder.pod.uid if holder.charges is None else holder.charges

@@ -16,9 +16,10 @@ _T = TypeVar("_T")
 # A search that returns its result, and yields after each trial so that other work can run in between.
 Search: TypeAlias = Generator[None, None, _T]
 
-# Limit on one trial: a few milliseconds. A trial that exceeds the limit is stopped and has no result.
+# The limit on the steps of one trial, which corresponds to a few milliseconds. A trial that exceeds the limit is
+# stopped and has no result.
 _MOST_STEPS: Final = 200
-# Steps that each trial costs in addition to its search.
+# The number of steps that each trial requires in addition to its search.
 _LEAST_STEPS: Final = 2
 _CARDS_PER_STEP: Final = 8
 
@@ -34,11 +35,11 @@ def finish(search: Search[_T]) -> _T:
 
 
 class Probe:
-    """Trials with `fit.place`.
+    """Trials of changed requests with `fit.place`.
 
     Args:
         policy: the policy that ranks cards if the pod does not name one.
-        budget: the steps for all trials together; each trial subtracts its steps.
+        budget: the total number of steps for all trials. Each trial subtracts its steps.
 
     Attributes:
         unsure: whether a trial was stopped or skipped because of the limits on its steps.
@@ -49,7 +50,7 @@ class Probe:
         self._policy, self._budget = policy, budget
 
     def is_spent(self) -> bool:
-        """Return whether the budget is spent."""
+        """Return whether all steps of the budget are used."""
         return self._budget.is_spent()
 
     def find_cards(self, states: Sequence[CardState], request: PodRequest) -> Search[tuple[str, ...]]:
@@ -72,8 +73,9 @@ class Probe:
     ) -> Search[tuple[int, tuple[str, ...]] | None]:
         """Return the largest amount that fits, and its cards; None if the smallest amount does not fit.
 
-        The search assumes that a pod which fits with an amount also fits with every smaller amount. This is not always
-        true if an init container passes its devices on. In that case, the result fits, but may not be the largest.
+        The search assumes that a pod that fits with an amount also fits with every smaller amount. This is not always
+        true if the kubelet reuses the devices of an init container. In that case, the result fits, but may not be the
+        largest.
         """
         if not amounts:
             return None

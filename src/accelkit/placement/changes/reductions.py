@@ -1,4 +1,4 @@
-"""Changes that reduce a request: less memory, less compute, fewer cards."""
+"""Changes that reduce a request: less memory, less compute, or fewer cards."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from accelkit.placement.changes.situation import Situation, Terms, list_suiting
 def find_less_memory(
     probe: Probe, node: Situation, request: PodRequest, terms: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's memory with which the pod would fit; None if none is found.
+    """Return the smallest reduction of one container's memory after which the pod would fit; None if none is found.
 
-    With `large`, only amounts below half of the request are tried, otherwise only the other amounts.
+    If `large` is true, only amounts below half of the request are tried. Otherwise, only the larger amounts are
+    tried.
     """
 
     def list_amounts(container: ContainerRequest) -> range:
@@ -37,12 +38,12 @@ def find_less_memory(
 def find_less_compute(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's compute with which the pod would fit; None if none is found."""
+    """Return the smallest reduction of one container's compute after which the pod would fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         requested = container.compute
         free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
-        # With an amount of 0, a container that requests only compute would request no card.
+        # With an amount of 0, a container that requests only compute would not request a card.
         least = 0 if container.memory_bytes else 1
         return _cut(range(least, min(requested - 1, free) + 1), -(-requested // 2), large=large)
 
@@ -53,7 +54,7 @@ def find_less_compute(
 def find_fewer_cards(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's cards with which the pod would fit; None if none is found."""
+    """Return the smallest reduction of one container's cards after which the pod would fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         most = min(container.cards - 1, len(list_suiting(node.states, container)))
@@ -74,7 +75,7 @@ def replace_containers(request: PodRequest, places: Sequence[int], **fields: obj
 
 
 def list_distinct(request: PodRequest) -> Iterator[int]:
-    """Yield the positions of the containers with distinct requests; equal requests are represented by the first."""
+    """Yield the positions of containers with distinct requests. Of equal requests, only the first is included."""
     distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
         nameless = msgspec.structs.replace(container, container="")
@@ -124,7 +125,7 @@ def _find_free(amounts: list[int], container: ContainerRequest) -> int:
 
 
 def _cut(amounts: range, half: int, *, large: bool) -> range:
-    """Return the amounts below half of the request if `large` is set, otherwise the other amounts."""
+    """Return the amounts below half of the request if `large` is true; otherwise, return the larger amounts."""
     if large:
         return range(amounts.start, min(amounts.stop, half), amounts.step)
     start = amounts.start

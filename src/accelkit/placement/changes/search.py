@@ -23,17 +23,17 @@ from accelkit.placement.policies import AnyPolicy
 def search_changes(
     situation: Situation, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget
 ) -> Iterator[Change | None]:
-    """Yield the changes after which a pod would fit a node: at most one of each kind, the smallest kind first.
+    """Yield the changes after which a pod would fit a node, at most one of each kind, with the smallest kind first.
 
-    Also yield None after each trial, so that other work can run in between. The search ends early when the budget is
-    spent.
+    Also yield None after each trial, so that other work can run in between. The search stops early if all steps of the
+    budget are used.
 
     Args:
-        situation: the node, which the pod does not fit.
+        situation: the snapshot of the node, which the pod does not fit.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
         terms: the permitted changes to the request.
-        budget: the remaining steps for all nodes; each trial subtracts its steps.
+        budget: the remaining steps for all nodes. Each trial subtracts its steps.
     """
     kinds = set[ChangeKind]()
     for kind, find in _STAGES:

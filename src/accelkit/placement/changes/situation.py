@@ -1,4 +1,4 @@
-"""Input of a search for changes on a node: its cards, and the pods that hold them."""
+"""Input of a search for changes on a node: the cards of the node, and the pods that use the cards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PlacedCharges = tuple[tuple[int, Charge], ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that holds cards on the node.
+    """A pod that uses cards on the node.
 
     Attributes:
         charges: the charge of the pod on each card; None if unknown. Pods with equal charges are interchangeable.
@@ -32,12 +32,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Snapshot of a node.
+    """A snapshot of a node.
 
     Attributes:
         states: the cards of the node.
-        holders: the pods that hold shares of the cards.
-        leave_out: a function that returns the cards without the pods with the given UIDs.
+        holders: the pods that have shares of the cards.
+        leave_out: returns the cards as they would be without the pods with the given UIDs.
     """
 
     states: Sequence[CardState]
@@ -47,19 +47,19 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Permitted changes to a request.
+    """The permitted changes to a request.
 
     Attributes:
-        memory_steps: steps, in bytes, by which memory can be reduced; the first step that divides the amount is used,
-            otherwise one byte.
-        fixed: constraints that the user cannot omit.
+        memory_steps: the steps, in bytes, by which memory can be reduced. The first step that divides the amount is
+            used; if there is no such step, one byte is used.
+        fixed: the constraints that the user cannot omit.
     """
 
     memory_steps: tuple[int, ...] = ()
     fixed: frozenset[str] = frozenset()
 
 
-# Rules that do not exclude a card permanently, because the pods on the card may end.
+# Rules that do not exclude a card permanently, because the pods on the card may terminate.
 _PASSING: Final = (None, MisfitReason.APART)
 
 
@@ -77,9 +77,9 @@ def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> li
 
 
 def bound_lack(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> int:
-    """Return a lower bound on the bytes that other pods would have to free.
+    """Return a lower bound on the memory that other pods would have to free, in bytes.
 
-    Init containers are not counted, because later containers reuse their memory.
+    Init containers are not counted, because subsequent containers reuse their memory.
     """
     lack = 0
     for container in containers:

@@ -1,8 +1,8 @@
-"""Search for the victims on a node: pods whose eviction makes a pod of higher priority fit.
+"""Search for the victims on a node: pods that are evicted so that a pod with a higher priority fits.
 
-The search removes the pods on the cards that can be freed at the lowest cost, or otherwise all candidates. It then
-restores as many of these pods as possible: first pods of the highest priority, then small pods. The result contains
-only pods that cannot be restored.
+The search removes the pods on the cards that can be freed at the lowest cost or, if this is not sufficient, all
+candidates. It then restores as many of these pods as possible. It starts with the pods of the highest priority and, for
+equal priorities, with the smallest pods. The result contains only pods that cannot be restored.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from accelkit.placement.changes.probe import Probe, Search, finish
 from accelkit.placement.changes.situation import Holder, Situation
 from accelkit.placement.policies import AnyPolicy
 
-# Limits on the search on one node, and on all nodes for one pod: two seconds at about 25 microseconds per step.
+# The limits on the search on one node, and on all nodes for one pod. The latter corresponds to two seconds at about 25
+# microseconds per step.
 STEPS_PER_NODE: Final = 4_000
 MOST_STEPS: Final = 80_000
-# Added to each priority so that it is positive, as in kube-scheduler. In sums, fewer pods then outweigh lower
-# priorities.
+# This value is added to each priority so that the sum is positive, as in kube-scheduler. In sums, fewer pods are then
+# more important than lower priorities.
 _LOWEST: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that may be evicted.
+    """A pod that may be evicted for another pod.
 
     Attributes:
-        holder: the pod, with the amounts that it holds.
+        holder: the pod, with the amounts that it uses.
         priority: the priority that the API server set at the admission of the pod.
     """
 
@@ -47,10 +48,10 @@ Rank = tuple[int, int, int, tuple[str, ...]]
 
 
 def rank_victims(victims: Collection[Candidate]) -> Rank:
-    """Return a sort key that orders sets of victims as kube-scheduler does, the best set first.
+    """Return a sort key that orders sets of victims in the same way as kube-scheduler, with the best set first.
 
-    The key compares the highest priority, then the sum of priorities, which usually prefers fewer pods, and then
-    memory. Names break ties, so that the choice is repeatable.
+    The key compares the highest priority, then the sum of priorities, which usually prefers fewer pods, and then the
+    memory. Names break ties, so that the choice is deterministic.
     """
     return (
         max((each.priority for each in victims), default=-_LOWEST),
@@ -69,18 +70,19 @@ def find_victims(
     *,
     gone: Collection[str] = (),
 ) -> list[Candidate] | None:
-    """Return the pods to evict from a node, the highest priority first; an empty list if no eviction is necessary.
+    """Return the pods to evict from a node, with the highest priority first; empty if no eviction is necessary.
 
     Args:
-        node: the cards of the node, and the pods that hold them.
+        node: the cards of the node, and the pods that use the cards.
         request: the request of the pod.
         policy: the policy that ranks cards if the pod does not name one.
         candidates: the pods that may be evicted.
-        budget: the steps for all trials; each trial subtracts its steps.
-        gone: UIDs of pods that end in any case.
+        budget: the number of steps for all trials. Each trial subtracts its steps.
+        gone: the UIDs of the pods that terminate in any case.
 
     Returns:
-        None if the pod would not fit even without all candidates, or if the budget was spent before a set was found.
+        The pods; None if the pod would not fit even without all candidates, or if all steps of the budget were used
+    before a set was found.
     """
     return finish(search_victims(node, request, policy, candidates, budget, gone=gone))
 
@@ -94,7 +96,7 @@ def search_victims(
     *,
     gone: Collection[str] = (),
 ) -> Search[list[Candidate] | None]:
-    """Return the result of `find_victims`, and yield after each trial."""
+    """Return the result of `find_victims`, and yield after each trial so that other work can run in between."""
     probe = Probe(policy, budget)
     gone = frozenset(gone)
 
@@ -118,7 +120,7 @@ def search_victims(
 
 
 def _list_sets(node: Situation, request: PodRequest, candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
-    """Yield the candidates on each card. For several cards, yield growing sets that start with the cheapest cards."""
+    """Yield the candidates on each card. For several cards, yield growing sets, starting with the cheapest cards."""
     on_cards: dict[int, list[Candidate]] = {}
     for each in candidates:
         for place, _ in each.holder.charges or ():

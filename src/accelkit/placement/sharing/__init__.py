@@ -1,1 +1,1 @@
-"""Sharing rules, which limit the cards that a pod may share and the amounts that its namespace may hold."""
+"""Sharing rules, which limit the cards that a pod may share and the amounts that its namespace may use."""

@@ -12,23 +12,23 @@ from accelkit.model.request import ContainerRequest, PodSelector
 from accelkit.placement.misfit import Misfit, MisfitReason
 
 _MOST_NAMED: Final = 4
-# Order in which the rules are checked.
+# The order in which the rules are checked.
 _ORDER: Final = (MisfitReason.CARD_IDS, MisfitReason.RESERVED, MisfitReason.BESIDE, MisfitReason.APART)
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """The reservation of a card, with its name and a description of the pods that may use the card."""
+    """The reservation of a card: its name, and a description of the pods that may use the card."""
 
     name: str
     whom: str
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Selectors of a request that match pods with shares of a card.
+    """The selectors of a request that match pods with shares of a card.
 
     Attributes:
-        sure: selectors for which a matching pod holds a share of the card.
-        possible: selectors for which a matching pod may hold a share, because it is on the node with unknown cards.
+        sure: the selectors for which a matching pod has a share of the card.
+        possible: the selectors for which a matching pod may have a share, because its cards on the node are unknown.
     """
 
     sure: frozenset[PodSelector] = frozenset()
@@ -46,7 +46,7 @@ def is_ruled(container: ContainerRequest) -> bool:
 def find_bar(
     card: Card, reserved: Reserved | None, neighbours: Neighbours, container: ContainerRequest
 ) -> MisfitReason | None:
-    """Return the rule that excludes a container from a card; None if no rule does.
+    """Return the rule that excludes a container from a card; None if no rule excludes it.
 
     Args:
         card: the card.
@@ -69,7 +69,7 @@ def find_bar(
 def describe_bars(
     bars: Sequence[MisfitReason], container: ContainerRequest, reservations: Sequence[Reserved | None]
 ) -> Misfit | None:
-    """Return the misfit of a container that rules exclude from cards with room; None if no rule excludes it.
+    """Return the misfit for a container that rules exclude from cards with free amounts; None if no rule excludes it.
 
     Args:
         bars: the rules that exclude the container.
@@ -78,7 +78,7 @@ def describe_bars(
     """
     if not bars:
         return None
-    # The rule that is checked last applies to the cards that met the most other rules.
+    # The rule that is checked last applies to the cards that satisfy the most other rules.
     reason = max(bars, key=_ORDER.index)
     match reason:
         case MisfitReason.CARD_IDS:

@@ -1,7 +1,8 @@
-"""Amounts of a pod that count against the quota of its namespace: memory and compute of shares, and number of cards.
+"""Amounts of a pod that count against its namespace's quota: memory and compute of shares, and the number of cards.
 
 A whole card counts as one card regardless of its memory, so the amounts of a pod are known before its cards are chosen.
-Cards that a container requests by number count in the same way, because such a request may contain no amounts.
+Cards that a container requests by number are counted in the same way, because such a request may not contain
+amounts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from accelkit.placement.charges import Charge
 
 
 class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
-    """Held or requested amounts: memory and compute of shared cards, and the number of other cards."""
+    """Used or requested amounts: memory and compute of shared cards, and the number of other cards."""
 
     memory_bytes: int = 0
     cards: int = 0
@@ -31,7 +32,7 @@ class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
 
 
 def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
-    """Return the total amounts that a pod holds on all cards."""
+    """Return the total amounts that a pod uses on all cards."""
     memory = cards = compute = 0
     for charge in charges:
         cards += charge.counted
@@ -44,9 +45,9 @@ def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
 
 
 def sum_request(request: PodRequest) -> QuotaAmounts:
-    """Return the amounts that a pod will hold on any node.
+    """Return the amounts that a pod will use on any node.
 
-    Containers use the amounts of earlier plain init containers before they take further amounts.
+    Containers reuse the amounts of preceding plain init containers before they use additional amounts.
     """
     memory = cards = compute = counted = 0
     memory_pool = cards_pool = compute_pool = 0

@@ -1,6 +1,6 @@
-"""The administrator's sharing rules: quotas of namespaces, and cards that are reserved for some pods.
+"""The administrator's sharing rules: quotas for namespaces, and cards that are reserved for certain pods.
 
-The module performs no I/O: its input is a loaded YAML document.
+The module does not perform I/O. Its input is a loaded YAML document.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MOST_NAMED: Final = 4
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits for each of some namespaces; amounts without a value are not limited.
+    """The limits for each of the selected namespaces. Amounts without a value are not limited.
 
     Attributes:
-        namespaces: names of namespaces, with `*`, `?` and `[…]` as in file name patterns; the quota applies to each
-            namespace separately.
+        namespaces: the names of namespaces, with the wildcards `*`, `?` and `[…]` of file name patterns. The quota
+            applies to each namespace separately.
         memory: the memory of shared cards, for example `64GiB`.
         cards: the number of whole cards and of cards that containers request by number.
         compute: the compute of shared cards, in thousandths of a card.
@@ -47,7 +47,7 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods that may use reserved cards, selected by namespace, minimum priority, or both."""
+    """A selection of pods that may use reserved cards, by namespace, minimum priority, or both."""
 
     namespaces: tuple[str, ...] = ()
     priority: int | None = None
@@ -66,10 +66,10 @@ class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Selection of cards; a field without a value matches all cards.
+    """A selection of cards. A field without a value matches all cards.
 
     Attributes:
-        nodes: the names of nodes, with `*`, `?` and `[…]`.
+        nodes: the names of nodes, with the wildcards `*`, `?` and `[…]`.
         model: the model of the cards.
         ids: the IDs of the cards.
         count: the maximum number of selected cards on each node, in the order of its inventory.
@@ -89,12 +89,12 @@ class ReservedCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"allowed": "for"}):
-    """Cards that only some pods may use.
+    """A reservation of cards that only certain pods may use.
 
     Attributes:
         name: the unique name, which appears in messages to users.
-        cards: the selections of cards; a card that matches any selection is reserved.
-        allowed: the selections of pods; a pod that matches any selection may use the cards.
+        cards: the selections of cards. A card that matches any selection is reserved.
+        allowed: the selections of pods. A pod that matches any selection may use the cards.
     """
 
     name: str
@@ -103,22 +103,22 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
     @property
     def whom(self) -> str:
-        """Description of the pods that may use the cards."""
+        """A description of the pods that may use the cards."""
         return f"{' or '.join(map(str, self.allowed))} ({self.name})"
 
 
 class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All sharing rules; if several rules match a namespace or card, the first rule applies."""
+    """All sharing rules. If several rules match a namespace or card, the first rule applies."""
 
     quotas: tuple[Quota, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
     def find_quota(self, namespace: str) -> Quota | None:
-        """Return the quota of a namespace; None if it has none."""
+        """Return the quota of a namespace; None if there is none."""
         return next((quota for quota in self.quotas if _matches(namespace, quota.namespaces)), None)
 
     def close(self, request: PodRequest, namespace: str, priority: int) -> PodRequest:
-        """Return a pod's request, with the names of the reservations that exclude the pod."""
+        """Return a pod's request, to which the names of the reservations that exclude the pod are added."""
         closed = frozenset(
             each.name
             for each in self.reservations
@@ -143,10 +143,10 @@ NO_RULES: Final = SharingRules()
 
 
 def read_rules(document: object) -> SharingRules:
-    """Return the rules of a loaded YAML document; an empty document contains no rules.
+    """Return the rules from a loaded YAML document. An empty document contains no rules.
 
     Raises:
-        ConfigurationError: the document does not contain valid rules; the message contains the cause.
+        ConfigurationError: the document does not contain valid rules. The message contains the cause.
     """
     try:
         rules = msgspec.convert({} if document is None else document, SharingRules)

@@ -15,10 +15,10 @@ MOST_BYTES: Final = 2**20
 
 
 def parse_rules(text: bytes) -> SharingRules:
-    """Return the rules in a text.
+    """Return the sharing rules from the text of a YAML document.
 
     Raises:
-        ConfigurationError: the text does not contain valid rules; the message contains the cause.
+        ConfigurationError: the text does not contain valid rules. The message contains the cause.
     """
     if len(text) > MOST_BYTES:
         raise ConfigurationError(f"the sharing rules are longer than {MOST_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Sets of cards that a container may get, ordered by their connections; each set counts as a step of the search."""
+"""Sets of cards that a container may get, ordered by their connections. Each set counts as one step of the search."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# Number of the best sets that are tried before other sets. Usually, the first set fits.
+# The number of the best sets that are tried before other sets. Usually, the first set fits.
 _BEST_SETS: Final = 8
-# Limit on the sets of an init container's cards that are compared with the groups of a later container.
+# The limit on the sets of an init container's cards that are compared with the groups of a subsequent container.
 _MOST_DRAWS: Final = 32
 
 
@@ -27,12 +27,12 @@ class LinkedSets:
 
     Attributes:
         links: the connections of the cards; None if unknown.
-        cards: all cards that take new shares.
-        pool: the cards whose devices the container reuses, and so must use.
+        cards: all cards that accept new shares.
+        pool: the cards whose devices the container must reuse.
         fitting: the cards that fit the container.
         empty: the cards without shares.
         ranks: the remaining amount of each card.
-        spend: a function that counts steps, and returns False if the limit is reached.
+        spend: counts steps, and returns False if the limit is reached.
     """
 
     links: CardLinks | None
@@ -44,7 +44,7 @@ class LinkedSets:
     spend: Callable[[int], bool]
 
     def list_best(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the best sets for the policy `topology`; yield no set if the connections are unknown."""
+        """Yield the best sets for the policy `topology`. Yield no set if the connections are unknown."""
         if self.links is None:
             return
         together: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class LinkedSets:
             return
         memory = [card.memory_bytes or 0 for card in self.cards]
         if len(self.pool) > container.cards:
-            # The kubelet may select any cards of the pool, so every selection must be suitable.
+            # The kubelet may select any cards from the pool, so every selection must be suitable.
             draws = list(islice(combinations(sorted(self.pool), container.cards), _MOST_DRAWS + 1))
             fits = len(draws) <= _MOST_DRAWS and set(self.fitting) >= set(self.pool)
             if fits and all(may_be_groups(self.links, memory, container.groups, _mask(draw)) for draw in draws):

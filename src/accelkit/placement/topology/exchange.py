@@ -1,6 +1,7 @@
 """Search for a well-connected set of cards on a node with too many cards to compare all sets.
 
-The search grows sets and exchanges cards. No exchange of a single card improves the result, but a better set may exist.
+The search extends sets and exchanges cards. No exchange of a single card improves the result, but a better set may
+exist.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from accelkit.placement.topology.set_tables import NO_PAIR
 _Weights: TypeAlias = npt.NDArray[np.int64]
 _Cards: TypeAlias = npt.NDArray[np.bool_]
 
-# Number of cards that are tried as the first card of a set, starting with the cards with the strongest connections.
+# The number of cards that are tried as the first card of a set, starting with the cards with the strongest connections.
 _SEEDS: Final = 8
-# Width in bits of a field of the measure. Even for the largest request, sums are far below its limit.
+# The width, in bits, of a field in the measure. Even for the largest request, sums are far below the limit of the
+# field.
 _SHIFT: Final = 26
 _IMPOSSIBLE: Final = -1
 
 
 def seek_set(links: CardLinks, set_request: SetRequest) -> tuple[int, ...] | None:
-    """Return a possible set that no exchange of one card improves; None if none was found."""
+    """Return a possible set that cannot be improved by the exchange of one card; None if no set was found."""
     if set_request.required & ~set_request.free or set_request.required.bit_count() > set_request.count:
         return None
     search, best = _Search(links, set_request), None
@@ -52,7 +54,8 @@ class _Search:
         self._links = np.array(links.weights, dtype=np.int64)
         self._candidates, self._kept = _to_array(set_request.free, cards), _to_array(set_request.required, cards)
         self._empty = _to_array(set_request.empty, cards)
-        # The same weights, but with a lower weight than any other for pairs of cards that may not be together.
+        # The same weights, except that pairs of cards that may not be together have a lower weight than all other
+        # pairs.
         self._weights = self._links.copy()
         for one, others in enumerate(set_request.together):
             apart = ~_to_array(others, cards)
@@ -66,7 +69,7 @@ class _Search:
         return [int(card) for card in cards[np.argsort(-strongest, kind="stable")][:_SEEDS]]
 
     def grow(self, seed: tuple[int, ...], count: int) -> tuple[int, ...] | None:
-        """Keep adding the best connected card until the set has `count` cards; return None if no card is possible."""
+        """Add the best connected card until the set has `count` cards; return None if no card can be added."""
         chosen = list(seed)
         while len(chosen) < count:
             value = self._value_with(chosen)
@@ -77,7 +80,7 @@ class _Search:
         return tuple(sorted(chosen))
 
     def exchange(self, chosen: tuple[int, ...]) -> tuple[int, ...]:
-        """Exchange single cards as long as this improves the set."""
+        """Exchange single cards as long as the set improves."""
         best = self.measure(chosen)
         for _ in range(2 * len(chosen)):
             found = max(
@@ -89,7 +92,7 @@ class _Search:
         return chosen
 
     def measure(self, chosen: Sequence[int]) -> int:
-        """Return the measure of a set, which orders sets like `ranking`; negative for an impossible set."""
+        """Return the measure of a set, which orders sets in the same way as `ranking`; negative if impossible."""
         block = self._weights[np.ix_(chosen, chosen)]
         pairs = block[np.triu_indices(len(chosen), 1)]
         weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)

@@ -1,4 +1,4 @@
-"""Search for cards for a container that requests groups of cards that are close together, some on the same socket.
+"""Search for cards for a container that requests groups of nearby cards, some of them on the same socket.
 
 The search places one group at a time, starting with the set that the policy `topology` prefers, and backtracks.
 """
@@ -16,7 +16,7 @@ from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS
 
-# Limit on the steps of a check whether cards form the requested groups.
+# The limit on the steps of the check whether cards form the requested groups.
 _STEPS: Final = 2_000
 _LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
 
@@ -31,7 +31,7 @@ class GroupSearch:
         empty: a bit mask of the cards without shares.
         required: a bit mask of the cards that must be chosen.
         ranks: the remaining amount of each card; empty if all amounts are equal.
-        spend: a function that counts steps, and returns False if the limit is reached.
+        spend: counts steps, and returns False if the limit is reached.
     """
 
     links: CardLinks
@@ -42,7 +42,7 @@ class GroupSearch:
     spend: Callable[[int], bool]
 
     def find(self, groups: Sequence[CardGroup], free: int) -> Iterator[tuple[int, ...]]:
-        """Yield sets of cards for all groups; stop early if the limit on steps is reached.
+        """Yield sets of cards that form all groups. Stop early if the limit on steps is reached.
 
         Args:
             groups: the requested groups.
@@ -83,7 +83,7 @@ class GroupSearch:
 
     def _enumerate(self, set_request: SetRequest) -> Iterable[tuple[int, ...]]:
         ranked = rank_sets(self.links, set_request, self.ranks)
-        # With many cards, only one set is ranked, so all other sets may have to be tried.
+        # On a node with many cards, only one set is ranked, so all other sets may have to be tried.
         return (
             ranked
             if len(self.memory) <= MOST_CARDS

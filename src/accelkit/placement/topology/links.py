@@ -1,4 +1,4 @@
-"""Connections between the cards of a node: a weight for each pair.
+"""Connections between the cards of a node, with a weight for each pair.
 
 | weight | connection of the two cards |
 |---|---|
@@ -28,19 +28,19 @@ from accelkit.model.request import MAX_CARDS
 from accelkit.model.topology import FABRICS, NVLINK, NVSWITCH, XE_LINK, XGMI, XGMI_HIVE, Nearness
 from accelkit.texts import shorten
 
-# Names of the connections of pairs of cards, for output.
+# The names of the connections between two cards, for output.
 Names: TypeAlias = tuple[tuple[str, ...], ...]
 Weights: TypeAlias = tuple[tuple[int, ...], ...]
 
-# Minimum weight of the closest connection. Several links are faster, but not closer.
+# The minimum weight of the closest connection. Several links are faster than one link, but not closer.
 LINKED: Final = 8
-# Minimum weights of two cards below common PCI switches, and of two cards on the same NUMA node.
+# The minimum weights for two cards below common PCI switches, and for two cards on the same NUMA node.
 SAME_SWITCH: Final = 4
 SAME_SOCKET: Final = 2
 
 _OTHER_LINK: Final = 6
 _LINKS: Final[Mapping[str, int]] = {NVLINK: LINKED, NVSWITCH: LINKED, XGMI: LINKED, XGMI_HIVE: 7, XE_LINK: 6}
-# Limit on the number of links in an inventory, higher than the number of links of any card.
+# The limit on the number of links in an inventory, which is higher than the number of links of any card.
 _MOST_LINKS: Final = 36
 _MOST_NAME: Final = 40
 _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
@@ -54,13 +54,13 @@ _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
     Nearness.CROSS_NUMA: (0, "other NUMA node"),
 }
 _FABRICS: Final = (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED)
-# The matrix contains links without their kind; the data of the cards contains the kind.
+# The matrix contains links without their kind. The kind is part of the data of the cards.
 _UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in _FABRICS)
 
 
 @dataclass(frozen=True, eq=False)
 class CardLinks:
-    """The connections between the cards of a node, in inventory order; nodes with equal connections share one object.
+    """The connections between the cards of a node, in inventory order. Nodes with equal connections share one object.
 
     Attributes:
         weights: the weight of the connection between card i and card j; 0 if i equals j.
@@ -72,7 +72,7 @@ class CardLinks:
     names: Names
 
     def describe(self, places: Iterable[int]) -> dict[str, int]:
-        """Return the number of pairs of these cards by connection, the strongest connection first."""
+        """Return the number of pairs of these cards by connection, with the strongest connection first."""
         pairs = sorted(combinations(sorted(places), 2), key=lambda pair: -self.weights[pair[0]][pair[1]])
         return dict(Counter(self.names[i][j] for i, j in pairs))
 
@@ -82,8 +82,8 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
 
     Args:
         cards: the cards in inventory order.
-        topology: the `Nearness` matrix of the inventory; if its size does not match, the connections are derived from
-            the cards alone.
+        topology: the `Nearness` matrix from the inventory. If its size does not match, the connections are derived only
+            from the cards.
     """
     if len(cards) > MAX_CARDS:
         return None
@@ -92,7 +92,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
     linked_letters = sum(row.count(letter) for row in topology for letter in _FABRICS)
     complete = fits and linked_letters == sum(len(card.links) for card in cards)
     if complete and (named := _name_letters(kinds)) is not None:
-        # The matrix is complete, and nodes of the same kind have equal matrices.
+        # The matrix is sufficient for the connections, and nodes of the same kind have equal matrices.
         return _build(tuple(topology), (), named)
     places = {card.id: place for place, card in enumerate(cards)}
     linked = tuple(
@@ -124,7 +124,7 @@ def _build(
     for here, links in enumerate(linked):
         for there, kind, count in links:
             link = _weigh(kind, count)
-            # Only one of the two cards may report a link, and two cards may have several links.
+            # Check both cards, because only one of them may report a link, and two cards may have several links.
             for i, j in ((here, there), (there, here)):
                 if link[0] > found[i][j][0] or found[i][j][1] in _UNNAMED:
                     found[i][j] = link
@@ -140,7 +140,7 @@ def _intern(weights: Weights, names: Names) -> CardLinks:
 
 @lru_cache(maxsize=128)
 def restrict(links: CardLinks, places: tuple[int, ...]) -> CardLinks:
-    """Return the connections between some of the cards, in the given order."""
+    """Return the connections between a subset of the cards, in the given order."""
     return _intern(
         tuple(tuple(links.weights[i][j] for j in places) for i in places),
         tuple(tuple(links.names[i][j] for j in places) for i in places),
@@ -154,7 +154,7 @@ def _weigh(kind: str, count: int) -> tuple[int, str]:
 
 
 def _compare(a: Card, b: Card) -> str:
-    """Return the connection of two cards according to their positions, without links."""
+    """Return the connection between two cards according to their positions, without regard to links."""
     if a.pci_root and a.pci_root == b.pci_root:
         return Nearness.HOST_BRIDGE
     if a.numa is None or b.numa is None:

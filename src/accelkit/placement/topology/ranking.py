@@ -2,11 +2,9 @@
 
 The ranking compares, in this order:
 
-1. the weakest pair of a set, because a program waits for its slowest connection
-2. the sum of all pairs
-3. the sum of all pairs of the remaining empty cards, so that larger groups are preserved
-4. the remaining memory, the least first
-5. the card numbers, the lowest first
+1. the weakest pair of a set, because a program waits for its slowest connection 2. the sum of all pairs 3. the sum of
+all pairs of the remaining empty cards, so that larger groups are preserved 4. the remaining memory, with the least
+memory first 5. the card numbers, with the lowest numbers first
 
 With up to 16 cards, all sets are compared. With more cards, the search finds one good set.
 """
@@ -25,17 +23,17 @@ from accelkit.placement.topology.links import CardLinks, restrict
 from accelkit.placement.topology.set_request import SetRequest, list_cards
 from accelkit.placement.topology.set_tables import MOST_CARDS, NO_PAIR, Masks, build_tables, list_sets
 
-# Number of sets that are measured in the time of one step of a search.
+# The number of sets that can be measured in the time of one search step.
 _SETS_PER_STEP: Final = 256
 _MOST_RANK_BITS: Final = 58
 
 
 def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the possible sets, the best set first; with more than 16 cards, yield only one good set.
+    """Yield the possible sets, with the best set first. For more than 16 cards, yield only one good set.
 
     Args:
         links: the connections of the node's cards.
-        set_request: the conditions of possible sets.
+        set_request: the conditions for possible sets.
         ranks: the remaining amount of each card; empty if all amounts are equal.
     """
     places = list_cards(set_request.free | set_request.empty)
@@ -59,13 +57,13 @@ def rank_sets(links: CardLinks, set_request: SetRequest, ranks: Sequence[int] = 
     if ranks and len(sets):
         ties = sets[values == values.max()]
         yield list_cards(int(ties[np.argmin(_sum_ranks(ties, ranks))]))
-    # If a caller continues after the best set, this set does not meet all constraints.
+    # If a caller continues after the best set, this set does not satisfy all constraints.
     for mask in sets[np.lexsort((_sum_ranks(sets, ranks), -values))][1:].tolist():
         yield list_cards(mask)
 
 
 def count_steps(links: CardLinks, set_request: SetRequest) -> int:
-    """Return the number of steps needed to find the best set, independent of the speed of the machine."""
+    """Return the number of steps to find the best set, which does not depend on the speed of the machine."""
     cards = min((set_request.free | set_request.empty).bit_count(), len(links.weights))
     sets = comb(cards, set_request.count) if cards <= MOST_CARDS else cards * cards * set_request.count
     return set_request.count + sets // _SETS_PER_STEP
@@ -89,7 +87,7 @@ def _list_possible(cards: int, set_request: SetRequest) -> Masks:
 
 
 def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
-    """Return a sort key for each set; 20 bits are sufficient for any sum of 120 pairs."""
+    """Return a sort key for each set. 20 bits are sufficient for any sum of 120 pairs."""
     tables = build_tables(links)
     weakest = np.where(tables.weakest[sets] == NO_PAIR, 0, tables.weakest[sets]).astype(np.int64)
     total, left = tables.sums[sets].astype(np.int64), tables.sums[empty & ~sets].astype(np.int64)

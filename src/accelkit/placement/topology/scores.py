@@ -10,15 +10,15 @@ from accelkit.placement.topology.links import LINKED, CardLinks
 from accelkit.placement.topology.ranking import rank_sets
 from accelkit.placement.topology.set_request import SetRequest
 
-# Maximum values of the two parts of a score: the quality of the set, and how well groups of cards are preserved.
+# The maximum values of the two parts of a score: the quality of the set, and the preservation of groups of cards.
 _QUALITIES: Final = 7
 _UNBROKEN: Final = 3
 
 
 class SetRating(NamedTuple):
-    """The quality of a node's best set, from 0 to 7, and how well groups of cards are preserved, from 0 to 3.
+    """The quality of a node's best set (0 to 7), and how well this set preserves groups of cards (0 to 3).
 
-    The quality of a single card is 0, because it has no connections.
+    The quality of a single card is 0, because a single card does not have connections.
     """
 
     quality: int
@@ -28,11 +28,11 @@ class SetRating(NamedTuple):
 def rate_set(links: CardLinks, set_request: SetRequest) -> SetRating | None:
     """Return the rating of the best possible set of a node; None if no set is possible.
 
-    The quality compares the connections of the set with NVLink or XGMI between all pairs. The values of `unbroken` are:
+    The quality is relative to a set in which all pairs are connected by NVLink or XGMI. The values of `unbroken` are:
 
     - 3: no empty card remains, or the set contains no empty card.
-    - 2: no remaining empty card belongs to the group of the set, that is, the cards that are as close to all cards of
-      the set as these are to each other.
+    - 2: no remaining empty card belongs to the group of the set. The group consists of the cards that are as close to
+      all cards of the set as the cards of the set are to each other.
     - 1: the group contains remaining empty cards, but also cards in use.
     - 0: all other cards of the group are empty.
     """
@@ -49,7 +49,8 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
 
     Args:
         rating: the rating of the best set; None if no set is possible.
-        cards: the number of cards in the set; a single card is scored by `used_fraction` instead of connections.
+        cards: the number of cards in the set. The score of a single card is based on `used_fraction` instead of
+            connections.
         used_fraction: the used fraction of the node's memory, from 0 to 1.
     """
     if rating is None:
@@ -63,7 +64,7 @@ def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> 
 def score_preference(score: int, *, granted: bool) -> int:
     """Return the score of a node, from 0 to MAX_SCORE, for a container that prefers cards near a network card.
 
-    A node with enough such cards scores higher than all nodes without them.
+    A node with enough such cards has a higher score than all nodes without enough such cards.
     """
     if granted:
         return MAX_SCORE - (MAX_SCORE - score) // 2
@@ -71,7 +72,7 @@ def score_preference(score: int, *, granted: bool) -> int:
 
 
 def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:
-    """Return how well groups are preserved if a set is used, from 0 to 3, as defined in `rate_set`."""
+    """Return the value of `unbroken` for a set, from 0 to 3, as defined in `rate_set`."""
     mask = sum(1 << card for card in chosen)
     rest = empty & ~mask
     if not rest or not mask & empty:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """Conditions for possible sets, as bit masks: bit i stands for card i of the node.
+    """Conditions for possible sets, as bit masks in which bit i represents card i of the node.
 
     Attributes:
         count: the number of cards.
         free: the cards that may be chosen.
-        empty: the cards without shares; the remaining empty cards should be well connected.
+        empty: the cards without shares. The empty cards that remain should be well connected.
         required: the cards that must be in the set.
-        together: for each card, the cards that may be in a set with it; empty without a restriction.
+        together: for each card, the cards that may be in the same set; empty if there is no restriction.
     """
 
     count: int

@@ -1,7 +1,7 @@
 """Tables of the weakest pair and the sum of all pairs for each set of up to 16 cards, indexed by bit mask.
 
-Bit i of a mask stands for card i. For 16 cards, it takes a millisecond to compute the tables of all masks. They are
-stored with the connections of the cards, which all nodes of the same kind share.
+Bit i of a mask represents card i. For 16 cards, it takes one millisecond to compute the tables for all masks. The
+tables are stored with the connections of the cards, which all nodes of the same kind share.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from accelkit.placement.topology.links import CardLinks
 
-# Maximum number of cards for which all sets are measured.
+# The maximum number of cards for which all sets are measured.
 MOST_CARDS: Final = 16
 
-# Value for a set without pairs; higher than any weight.
+# The value for a set without pairs, which is higher than any weight.
 NO_PAIR: Final = 1023
 
 Masks: TypeAlias = npt.NDArray[np.int64]
@@ -30,8 +30,8 @@ class SetTables:
     """The measures of all sets of a node's cards, indexed by mask.
 
     Attributes:
-        weakest: the weight of the weakest pair, or NO_PAIR for fewer than two cards; shape (2 ** cards).
-        sums: the sum of the weights of all pairs; shape (2 ** cards).
+        weakest: the weight of the weakest pair, or NO_PAIR for fewer than two cards, with the shape (2 ** cards).
+        sums: the sum of the weights of all pairs, with the shape (2 ** cards).
     """
 
     weakest: Measures
@@ -44,7 +44,8 @@ def build_tables(links: CardLinks) -> SetTables:
     cards = len(links.weights)
     weakest, sums = np.full(1 << cards, NO_PAIR, dtype=np.int32), np.zeros(1 << cards, dtype=np.int32)
     for card in range(cards):
-        # For each set of lower-numbered cards: the weakest pair of this card with the set, and the sum of these pairs.
+        # For each set of lower-numbered cards, compute the weakest pair of this card with the set, and the sum of these
+        # pairs.
         low, total = np.full(1 << card, NO_PAIR, dtype=np.int32), np.zeros(1 << card, dtype=np.int32)
         for other in range(card):
             half, weight = 1 << other, links.weights[card][other]

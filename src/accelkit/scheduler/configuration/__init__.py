@@ -1,1 +1,1 @@
-"""Functions that edit configuration files of kube-scheduler, and the options that name them."""
+"""Functions that edit configuration files of kube-scheduler, and the options that refer to these files."""

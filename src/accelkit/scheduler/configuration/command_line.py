@@ -1,7 +1,8 @@
 """Command line of kube-scheduler, which is parsed into options and edited one option at a time.
 
-kube-scheduler takes no positional arguments. If a word without a leading dash follows an option without `=`, it is the
-value of that option. Underscores in names are equivalent to dashes; if an option is repeated, the last one applies.
+kube-scheduler does not accept positional arguments. If a word without a leading dash follows an option without `=`, the
+word is the value of that option. Underscores in names are equivalent to dashes. If an option is repeated, the last
+value applies.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from accelkit.errors import ConfigurationError
 
 PROGRAM: Final = "kube-scheduler"
-# Options that name the configuration; accelkit's option replaces one of these.
+# Options that specify the configuration. accelkit's option replaces one of these options.
 SOURCES: Final = (
     "config",
     "policy-config-file",
@@ -29,7 +30,7 @@ _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "busybox"})
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name without dashes, its value or None, and the words that spell it."""
+    """An option, with its name without dashes, its value or None, and its original words."""
 
     name: str
     value: str | None
@@ -37,20 +38,20 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the option names a configuration of accelkit, which its file name identifies."""
+        """Whether the option refers to one of accelkit's configurations, which the file name identifies."""
         return self.name in SOURCES and bool(_OWN_FILE.fullmatch(self.value or ""))
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A list of words: the words up to the program name, followed by the program's options."""
+    """A list of words, which consists of the words up to the program name and of the program's options."""
 
     program: tuple[str, ...]
     options: tuple[Option, ...]
 
     @property
     def words(self) -> list[str]:
-        """The list as written."""
+        """The words of the whole command line."""
         return [*self.program, *(word for option in self.options for word in option.words)]
 
     def without(self, drop: Callable[[Option], bool]) -> CommandLine:
@@ -58,7 +59,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
     def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
-        """Return the command line with one option in place of the named options; at the end if it has none of them."""
+        """Return the command line with one option in place of the named options, or at the end if they are missing."""
         gone = frozenset(names)
         place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
         rest = [option for option in self.options if option.name not in gone]
@@ -66,7 +67,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
-        """Return the command line with the options `names` of another one, each after its predecessor there."""
+        """Insert the options `names` of another command line, each after the option that precedes it there."""
         options = list(self.options)
         selected = frozenset(names)
         for index, option in enumerate(other.options):
@@ -83,7 +84,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
 
     Args:
         words: the words.
-        follows_program: whether the program precedes the words, so that all of them are options.
+        follows_program: whether the program name precedes the words, so that all words are options.
 
     Raises:
         ConfigurationError: a word is neither an option nor a value.
@@ -109,7 +110,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
 
 
 def find_program(words: Sequence[str]) -> int | None:
-    """Return the index of kube-scheduler in the words, which may start with go-runner or hyperkube; None if missing.
+    """Return the index of kube-scheduler in the words; None if it is missing. The words may start with a wrapper.
 
     Raises:
         ConfigurationError: a shell starts kube-scheduler, so the words form a script.
@@ -127,7 +128,7 @@ def find_program(words: Sequence[str]) -> int | None:
 
 
 def find_option_value(options: Iterable[Option], name: str) -> str | None:
-    """Return the value of an option, None if it is missing; an option without a value counts as `true`."""
+    """Return the value of an option; `true` if it has no value, and None if the option is missing."""
     found: str | None = None
     for option in options:
         if option.name == name:

@@ -1,6 +1,6 @@
 """Functions that add accelkit's entry to the `extenders` of a KubeSchedulerConfiguration, and remove it.
 
-`Document` changes only the lines of that entry; every other byte of the configuration stays the same.
+`Document` changes only the lines of that entry. All other bytes of the configuration remain unchanged.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KEY: Final = "extenders"
 
 
 def build_configuration(api_version: str, fields: dict[str, Any], extender: ExtenderEntry) -> str:
-    """Return a configuration with `fields` and accelkit's entry.
+    """Return a new configuration with the given fields and accelkit's entry.
 
     Args:
         api_version: the version of the configuration without the group.
-        fields: fields of a KubeSchedulerConfiguration of that version.
+        fields: fields of a KubeSchedulerConfiguration of this version.
         extender: the entry.
     """
     yaml = YAML()

@@ -1,10 +1,10 @@
-"""YAML document that is edited as plain data, and whose unchanged lines stay the same byte for byte.
+"""YAML document that is edited as plain data; unchanged lines remain identical.
 
 The caller changes `root` like any dictionary. `render` compares it with the original content and edits the text at each
-difference: it replaces values, and inserts or deletes the lines of items. So comments, order, quotes, spacing and line
-endings are preserved elsewhere. The result is parsed again, and rejected if it differs from `root`.
+difference: it replaces values, and inserts or deletes the lines of items. Therefore, comments, order, quotes, spacing
+and line endings are preserved elsewhere. The result is parsed again, and rejected if it differs from `root`.
 
-ruamel.yaml is not used because it preserves comments, but writes the whole document in its own layout.
+ruamel.yaml is not used because it preserves comments, but writes the whole document in a different layout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Document:
         what: the name of the document in errors, for example `the manifest /etc/…`.
 
     Raises:
-        ConfigurationError: the text is not YAML, has several documents, or is not a mapping.
+        ConfigurationError: the text is not valid YAML, contains several documents, or is not a mapping.
     """
 
     def __init__(self, text: str, what: str) -> None:
@@ -51,10 +51,10 @@ class Document:
         self._original = copy.deepcopy(root)
 
     def render(self) -> str:
-        """Return the text of the document with the changes made in `root`; the original text if there are none.
+        """Return the text of the document with the changes in `root`; the original text if there are no changes.
 
         Raises:
-            ConfigurationError: a change concerns a part that an alias or merge shares, or lines that cannot be edited.
+            ConfigurationError: a change affects a value that an alias or merge shares, or lines that cannot be edited.
         """
         if self.root == self._original:
             return self._source
@@ -86,7 +86,7 @@ class _SharedError(Exception):
 
 
 class _Edit:
-    """A change to a text. Raises ValueError if the lines of the text cannot be edited."""
+    """Edit of a text. Methods raise ValueError if the lines of the text cannot be edited."""
 
     def __init__(self, text: str, layout: Layout) -> None:
         self._text = text
@@ -95,12 +95,12 @@ class _Edit:
         self._offset = next(self._list_offsets(layout.root), 0)
 
     def apply(self, old: dict[str, Any], new: dict[str, Any]) -> str:
-        """Return the text with `new` in place of `old`."""
+        """Return the text, changed so that it contains `new` instead of `old`."""
         self._change(self._layout.root, old, new)
         return self._edits.apply()
 
     def _change(self, node: YamlNode, old: Any, new: Any) -> None:
-        """Change a mapping that keeps some of its keys, or a list that is not empty before and after."""
+        """Change a mapping that retains some of its keys, or a list that is not empty before and after the change."""
         self._check_unshared(node)
         if isinstance(new, dict):
             self._change_mapping(node, old, new)
@@ -115,7 +115,7 @@ class _Edit:
         places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
         changed = [key for key in old if key not in new or old[key] != new[key]]
         if not all(key in places for key in changed):
-            # A key that is missing here comes from a YAML merge.
+            # A key that is missing here is from a YAML merge.
             raise _SharedError
         gone = [places[key] for key in changed if key not in new]
         added = {key: value for key, value in new.items() if key not in old}
@@ -157,7 +157,7 @@ class _Edit:
         gone: list[int] = []
         added: dict[int, list[Any]] = {}
         for start, stop, first, last in _differences(old, new):
-            # Items are replaced if possible, because a comment belongs to the item before it.
+            # Items are replaced if possible, because a comment belongs to the item that precedes it.
             both = min(stop - start, last - first)
             for index in range(both):
                 self._change_item(node, start + index, old[start + index], new[first + index])
@@ -222,7 +222,7 @@ class _Edit:
         if not self._text[start : key.start].strip():
             self._edits.replace(start, self._edits.find_line_end(value.end), "")
             return
-        # The key follows a dash, so the next key takes its place, or follows comments that are kept.
+        # The key follows a dash, so the next key moves to its position, or follows comments that remain.
         following = node.pairs[at + 1][0].start if at + 1 < len(node.pairs) else key.start
         behind = self._edits.find_line_end(value.end)
         if "#" in self._text[behind:following]:
@@ -235,14 +235,14 @@ class _Edit:
         return [f"{_inline(key)}:", *lines] if lines else [f"{_inline(key)}: {_inline(value)}"]
 
     def _block_lines(self, value: Any) -> list[str]:
-        """Return the lines of a value below its key; none if the value is on the line of the key."""
+        """Return the lines of a value below its key; empty if the value is on the same line as the key."""
         if not isinstance(value, dict | list) or not value:
             return []
         indent = " " * (self._offset if isinstance(value, list) else 2)
         return [indent + line for line in _rendered(value)]
 
     def _list_offsets(self, node: YamlNode) -> Iterator[int]:
-        """Yield, for each list in the document, its indentation relative to its key."""
+        """Yield, for each list in the document, the indentation of the list relative to its key."""
         for key, value in node.pairs:
             if value.items and not value.flow:
                 yield max(self._edits.find_column(self._dash(value.items[0])) - self._edits.find_column(key.start), 0)
@@ -258,7 +258,7 @@ def _has_common_parts(old: Any, new: Any) -> bool:
 
 
 def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the replaced ranges of a list: start and end in the old list, start and end in the new one."""
+    """Yield the replaced ranges: start and end in the old list, and start and end in the new list."""
     words = [[json.dumps(item, sort_keys=True, default=str) for item in items] for items in (old, new)]
     for tag, *places in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
         if tag != "equal":
@@ -267,7 +267,7 @@ def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, 
 
 
 def _inline(value: Any) -> str:
-    """Return a scalar, or an empty mapping or list, in the form in which it appears on the line of its key."""
+    """Return a scalar, or an empty mapping or list, as it is written on the line of its key."""
     lines = _rendered(value)
     return lines[0] if len(lines) == 1 else json.dumps(value)
 

@@ -1,4 +1,4 @@
-"""accelkit's entry in a kube-scheduler's list of extenders, and the entries of other extenders."""
+"""accelkit's entry in kube-scheduler's list of extenders, and the entries of other extenders."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 
 @dataclass(frozen=True, kw_only=True)
 class ExtenderEntry:
-    """Settings with which kube-scheduler calls accelkit's extender.
+    """Settings that kube-scheduler uses to call accelkit's extender.
 
     Attributes:
         url_prefix: the extender's address, for example `http://127.0.0.1:32766`.
-        weight: weight of the extender's scores relative to those of the scheduler's own plugins.
+        weight: weight of the extender's scores, relative to the scores of kube-scheduler's plugins.
         http_timeout: timeout of one call, as a Go duration.
-        enable_https: whether the scheduler uses TLS, with the credentials of tls_config.
-        tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
-        node_cache_capable: whether the scheduler sends only node names.
+        enable_https: whether kube-scheduler uses TLS, with the credentials in tls_config.
+        tls_config: TLS settings under kube-scheduler's names, such as `insecure`, `certFile`, `keyFile`, `caFile` and
+            `serverName`.
+        node_cache_capable: whether kube-scheduler sends only node names.
         ignorable: whether pods are scheduled without the extender if it does not respond.
-        managed_resources: the resources for which the scheduler calls the extender if a pod requests one of them.
+        managed_resources: the resources; kube-scheduler calls the extender only for pods that request one of these
+            resources.
     """
 
     url_prefix: str
@@ -49,7 +51,7 @@ class ExtenderEntry:
     managed_resources: tuple[str, ...] = OWN_RESOURCES
 
     def build_entry(self) -> dict[str, Any]:
-        """Return the entry in the form that kube-scheduler reads."""
+        """Return the entry in the format of a KubeSchedulerConfiguration."""
         entry: dict[str, Any] = {
             "urlPrefix": self.url_prefix,
             "filterVerb": "filter",
@@ -68,7 +70,7 @@ class ExtenderEntry:
         return entry
 
     def build_legacy_entry(self) -> dict[str, Any]:
-        """Return the entry in the form of a Policy, with two different keys, and with times in nanoseconds."""
+        """Return the entry in the format of a Policy, in which two keys differ and times are in nanoseconds."""
         entry = self.build_entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
         entry["httpTimeout"] = parse_duration(self.http_timeout)
@@ -76,7 +78,7 @@ class ExtenderEntry:
 
 
 def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
-    """Return whether an extender's entry is accelkit's, by its resources or by `url_prefix`."""
+    """Return whether an extender's entry is accelkit's entry, which resources or `url_prefix` identify."""
     if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
         return True
     managed = entry.get("managedResources") or ()

@@ -1,8 +1,8 @@
-"""Configuration file fields for the flags that kube-scheduler ignores if it has --config.
+"""Configuration file fields for the flags that kube-scheduler ignores if --config is set.
 
-In Kubernetes, cmd/kube-scheduler/app/options defines these rules. A field that the file omits gets the default for the
-file, not the default of the flag. From about version 1.22 on, kube-scheduler again reads the leader election flags in
-addition to --config. The fields then repeat these flags.
+In Kubernetes, cmd/kube-scheduler/app/options defines these rules. If the file omits a field, the default of the file
+format applies instead of the flag's default. Since about version 1.22, kube-scheduler again reads the leader election
+flags in addition to --config. In this case, the fields repeat these flags.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _DEFAULT_PROVIDER: Final = "DefaultProvider"
 _INSECURE_PORT: Final = 10251
-# Formats with which kube-scheduler opens an insecure port unless the file disables it.
+# Formats in which kube-scheduler opens an insecure port by default, unless the file disables this port.
 _FORMATS_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
 
 
 @dataclass(frozen=True)
 class CarriedFlags:
-    """Fields of a new configuration that replace flags, and the flags that no field can replace."""
+    """Fields of a new configuration that replace flags, and messages about flags that no field can replace."""
 
     fields: dict[str, Any]
     problems: tuple[str, ...] = ()
 
 
 def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> CarriedFlags:
-    """Return the fields for the flags that --config disables.
+    """Return the configuration fields for the flags that --config disables.
 
     Args:
         options: the options of the command line.
-        api_version: the version of the format, without its group.
+        api_version: the apiVersion of the configuration, without its group.
         minor: the minor Kubernetes version.
 
     Raises:
@@ -65,7 +65,7 @@ def _number(value: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-# A later row overrides an earlier one with the same field, as in kube-scheduler.
+# A later row overrides an earlier row with the same field, as in kube-scheduler.
 _FIELDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
     "kubeconfig": (("clientConnection", "kubeconfig"), str),
     "kube-api-content-type": (("clientConnection", "contentType"), str),

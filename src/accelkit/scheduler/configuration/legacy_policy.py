@@ -1,7 +1,7 @@
 """accelkit's entry in a Policy, which configures the extenders of kube-scheduler up to Kubernetes 1.22.
 
-An entry has the same fields as in a KubeSchedulerConfiguration, except for `enableHttps`, and for `httpTimeout` in
-nanoseconds. kube-scheduler ignores the case of the keys, in JSON and YAML.
+An entry has the same fields as in a KubeSchedulerConfiguration, except that TLS is set by `enableHttps`, and that
+`httpTimeout` is in nanoseconds. kube-scheduler ignores the case of the keys, in both JSON and YAML.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def add_extender_to_policy(text: str, extender: ExtenderEntry) -> str:
     """Return a Policy as JSON with accelkit's entry, in addition to the entries in `text`.
 
     Raises:
-        ConfigurationError: `text` is not a Policy, or another of its extenders binds.
+        ConfigurationError: `text` is not a Policy, or another extender in it binds.
     """
     policy = _read(text)
     key = next((each for each in policy if each.lower() == "extenders"), "extenders")
@@ -51,6 +51,6 @@ def _written(policy: dict[str, Any]) -> str:
 
 
 def _folded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with its essential keys in their usual case."""
+    """Return an entry whose essential keys have their usual case."""
     usual = {name.lower(): name for name in ("urlPrefix", "bindVerb", "managedResources")}
     return {usual.get(str(key).lower(), key): value for key, value in entry.items()}

@@ -1,4 +1,4 @@
-"""Edits of a text by offsets, which are collected and then applied together. The rest of the text does not change."""
+"""Edits of a text at given offsets, which are collected and then applied together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 class TextEdits:
-    """The edits of one text. Inserted lines get the line endings of the text."""
+    """Collector of edits of one text. Inserted lines get the line endings of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -14,12 +14,12 @@ class TextEdits:
         self._edits: list[tuple[int, int, str, bool]] = []
 
     def find_line_start(self, at: int) -> int:
-        """Return the start of the line that contains an offset, after any byte order mark."""
+        """Return the start of the line that contains an offset, after the byte order mark if there is one."""
         start = self._text.rfind("\n", 0, at) + 1
         return start + self._text.startswith("\ufeff", start, at)
 
     def find_line_end(self, at: int) -> int:
-        """Return the end of the line that contains an offset, after its newline."""
+        """Return the offset after the newline of the line that contains an offset."""
         return self._text.find("\n", at) + 1 or len(self._text)
 
     def find_column(self, at: int) -> int:
@@ -27,7 +27,7 @@ class TextEdits:
         return at - self.find_line_start(at)
 
     def replace(self, start: int, end: int, words: str) -> None:
-        """Replace the text between two offsets; insert if they are equal."""
+        """Replace the text between two offsets; insert the words if the offsets are equal."""
         self._edits.append((start, end, words, False))
 
     def insert_lines(self, at: int, lines: Sequence[str], column: int) -> None:
@@ -36,12 +36,12 @@ class TextEdits:
         self._edits.append((at, at, block, bool(lines)))
 
     def change_list(self, spans: Sequence[tuple[int, int]], gone: Collection[int], added: Mapping[int, str]) -> None:
-        """Change a list whose items are separated by commas.
+        """Change a comma-separated list.
 
         Args:
             spans: the start and end of each item.
             gone: the indices of items to remove.
-            added: the new texts, by the index of the item that they precede; the number of items means the end.
+            added: the new texts by index; a text is inserted before the item with this index, or at the end.
         """
         if len(gone) == len(spans):
             self.replace(spans[0][0], spans[-1][1], ", ".join(added.values()))
@@ -59,7 +59,7 @@ class TextEdits:
                 self.replace(spans[0][0], spans[0][0], f"{words}, ")
 
     def apply(self) -> str:
-        """Return the text with all edits.
+        """Return the text with all edits applied.
 
         Raises:
             ValueError: two edits overlap.

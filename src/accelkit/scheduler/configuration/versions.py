@@ -1,4 +1,4 @@
-"""Configuration formats that the kube-scheduler of each Kubernetes version reads, and the format to write."""
+"""Configuration formats that kube-scheduler reads in each Kubernetes version, and the format to write."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from accelkit.scheduler.configuration.component_config import GROUP
 OLDEST: Final = 21
 _VERSION: Final = re.compile(r"v?1\.(\d{1,3})(?:\.\d+)?(?:[-+].*)?\+?")
 
-# The first and the last minor version that read an apiVersion with --config.
+# For each apiVersion, the first and the last minor version that read it with --config.
 _READ: Final = {
     "v1beta1": (19, 22),
     "v1beta2": (22, 27),
     "v1beta3": (23, 28),
     "v1": (25, None),
 }
-# For each format, the first minor version for which it is written. From this version on, it is the format with the
-# longest support, so that most cluster upgrades keep the file.
+# For each format, the first minor version for which it is written. From this version on, the format is supported for
+# the longest time, so that most cluster upgrades do not change the file.
 _WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
 _LAST_WITH_POLICY: Final = 22
 
@@ -45,25 +45,25 @@ def parse_minor(version: str) -> int:
 
 
 def choose_written_format(minor: int) -> str:
-    """Return the apiVersion, without its group, of a new configuration."""
+    """Return the apiVersion for a new configuration, without its group."""
     return next(name for first, name in _WRITTEN if minor >= first)
 
 
 def read_formats(minor: int) -> tuple[str, ...]:
-    """Return the apiVersions, without their group, that a kube-scheduler reads with --config; newest last."""
+    """Return the apiVersions that kube-scheduler reads with --config, without their group; the newest is last."""
     return tuple(name for name, (first, last) in _READ.items() if first <= minor and (last is None or minor <= last))
 
 
 def reads_policy(minor: int) -> bool:
-    """Return whether kube-scheduler has the policy flags."""
+    """Return whether kube-scheduler supports the policy flags."""
     return minor <= _LAST_WITH_POLICY
 
 
 def check_readable(api_version: str, minor: int) -> str:
-    """Return the apiVersion without its group.
+    """Check that kube-scheduler can read a configuration; return its apiVersion without the group.
 
     Raises:
-        ConfigurationError: a kube-scheduler of that version would reject the file.
+        ConfigurationError: kube-scheduler of this version would reject the file.
     """
     name = api_version.removeprefix(GROUP)
     known = read_formats(minor)

@@ -1,4 +1,4 @@
-"""Positions of the values of a YAML document in its text, as a tree of nodes with offsets, and the comments."""
+"""Positions of the values of a YAML document in its text, as a tree of nodes with offsets, and its comments."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class YamlNode:
 
     Attributes:
         kind: the kind of node.
-        start: the offset of its first character; an anchor belongs to the node.
-        end: the offset after its last character; blank lines and comments after it do not belong to the node.
-        name: the text of a scalar; it identifies the keys of a mapping.
-        flow: whether it is written in braces or brackets.
-        anchor: its own anchor, or the anchor that the alias refers to.
+        start: the offset of the node's first character; an anchor belongs to the node.
+        end: the offset after the node's last character; blank lines and comments after the node do not belong to it.
+        name: the text of a scalar, which identifies the keys of a mapping.
+        flow: whether the node is written in braces or brackets.
+        anchor: the node's anchor, or the anchor that an alias refers to.
         pairs: the keys and values of a mapping.
         items: the items of a sequence.
     """
@@ -48,7 +48,7 @@ class YamlNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A document: its root, the offset after its last line, and the anchors that aliases refer to."""
+    """Layout of a document: the root, the offset after the last line, and the anchors that aliases refer to."""
 
     root: YamlNode
     end: int
@@ -59,17 +59,17 @@ def read_layout(text: str) -> Layout:
     """Return the layout of a text with one document.
 
     Raises:
-        YAMLError: the text contains no document, or several documents.
+        YAMLError: the text does not contain exactly one document.
     """
     events = list(YAML(typ="safe", pure=True).parse(text))
     ends = (event.start_mark.index for event in events if isinstance(event, DocumentEndEvent) and event.explicit)
     aliased = frozenset(str(event.anchor) for event in events if isinstance(event, AliasEvent))
-    # The first two events are the start of the stream and of the document.
+    # The first two events are the start of the stream and the start of the document.
     return Layout(root=_read_node(text, events[2], iter(events[3:])), end=next(ends, len(text)), aliased=aliased)
 
 
 def read_comments(text: str) -> list[str]:
-    """Return the sorted comments of a document, so that two documents can be compared regardless of positions."""
+    """Return the sorted comments of a document, to compare two documents regardless of positions."""
     gaps: list[str] = []
     end = 0
     for token in YAML(typ="safe", pure=True).scan(text):
@@ -83,7 +83,7 @@ def _read_node(text: str, event: Any, events: Iterator[Any]) -> YamlNode:
     if isinstance(event, AliasEvent):
         return YamlNode(kind="alias", start=start, end=end, anchor=event.anchor)
     if isinstance(event, ScalarEvent):
-        # A block scalar extends to the next token. Blank lines at its end belong to it only with `|+`.
+        # A block scalar extends to the next token. Blank lines at its end belong to the scalar only with `|+`.
         if event.style in {"|", ">"} and not event.value.endswith("\n\n"):
             end = start + len(text[start:end].rstrip())
         return YamlNode(kind="scalar", start=start, end=end, name=event.value, anchor=event.anchor)

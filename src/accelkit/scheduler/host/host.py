@@ -1,7 +1,8 @@
-"""Access to the files of one host, through a few operations that each kind of connection provides.
+"""Access to the files of one host, through a few operations that each type of connection implements.
 
-A write is atomic: the new content is written to a temporary file in the same folder. This file gets the mode and owner,
-is synced, and is then renamed. Its name begins with a dot, because the kubelet ignores such names.
+Writes are atomic. The new content is written to a temporary file in the same folder. This file gets the mode and owner,
+is synced to disk, and is then renamed. The name of the temporary file begins with a dot, because the kubelet ignores
+such names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 from accelkit.errors import ConfigurationError
 
-# Prefix of unfinished files. The next run deletes unfinished files of a killed run.
+# Name prefix of unfinished files. The next run deletes the unfinished files of a killed run.
 UNFINISHED_PREFIX: Final = ".accelkit-"
 RUN_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 5
@@ -38,13 +39,13 @@ class FileStatus:
 
 
 class Host(Protocol):
-    """A host. Paths are absolute, as on the host itself.
+    """A host. Paths are absolute paths on the host itself.
 
-    Each operation raises ConfigurationError, with the host's message, if the host refuses it.
+    Each operation raises ConfigurationError with the host's error message if the operation fails on the host.
     """
 
     def read_status(self, path: str) -> FileStatus | None:
-        """Return the status of a path without following a link; None if the path does not exist."""
+        """Return the status of a path without following symbolic links; None if the path does not exist."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file; None if the file does not exist."""
@@ -53,7 +54,7 @@ class Host(Protocol):
         """Replace or create a file durably and atomically."""
 
     def make_folder(self, path: str, *, mode: str) -> None:
-        """Create a folder whose parent exists."""
+        """Create a folder; its parent must exist."""
 
     def remove(self, path: str) -> None:
         """Delete a file if it exists."""
@@ -68,11 +69,11 @@ class Host(Protocol):
         """Run a command; return its exit status and its output. The status is 127 if the command does not exist."""
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET from the host returns 200, from any server; None if it cannot be sent."""
+        """Return whether a GET request from the host returns 200; None if the request cannot be sent."""
 
 
 class LocalHost:
-    """The host whose root is mounted at `root`, as in a pod with a hostPath, or this machine."""
+    """The host whose root folder is mounted at `root`, as in a pod with a hostPath volume, or this machine."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -153,7 +154,7 @@ class LocalHost:
             self._at(path).rmdir()
         except OSError as exc:
             if exc.errno == errno.EBUSY:
-                # A pod cannot delete a folder that it has mounted.
+                # A pod cannot delete a folder that is mounted in the pod.
                 return
             raise _refused("delete", path, exc) from exc
 
@@ -177,7 +178,7 @@ class LocalHost:
         return done.returncode, done.stdout.decode(errors="replace")
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET returns 200; see Host."""
+        """Return whether a GET request returns 200; see Host."""
         parts = urlsplit(url)
         # Without a configured certificate, kube-scheduler creates a self-signed certificate, which cannot be verified.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001 - the standard library's own name for it
@@ -200,7 +201,7 @@ class LocalHost:
         return place
 
     def _inside(self, place: Path, path: str) -> Path:
-        # An absolute link on the host would be resolved outside the mounted root.
+        # The target of an absolute link on the host would be outside the mounted root.
         if not place.is_relative_to(self._root.resolve()):
             raise ConfigurationError(
                 f"cannot use {path}: a symbolic link points outside of {self._root}",
@@ -223,7 +224,7 @@ def make_folders(host: Host, path: str, *, mode: str) -> None:
 
 
 def list_missing_folders(host: Host, path: str) -> list[str]:
-    """Return the missing folders among a folder and its parents, the outermost first."""
+    """Return the folders that are missing among a folder and its parents, the outermost first."""
     place = PurePosixPath(path)
     missing: list[str] = []
     for folder in (place, *place.parents):
@@ -234,7 +235,7 @@ def list_missing_folders(host: Host, path: str) -> list[str]:
 
 
 def sweep(host: Host, folder: str) -> None:
-    """Delete the unfinished files that a killed run left in a folder."""
+    """Delete the unfinished files of a killed run in a folder."""
     for name in host.list_names(folder):
         if name.startswith(UNFINISHED_PREFIX):
             host.remove(str(PurePosixPath(folder, name)))
@@ -244,7 +245,7 @@ def _try_unlink(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        # The folder is not writable; the caller reports that error.
+        # The folder is not writable; the caller will report this error.
         return
 
 

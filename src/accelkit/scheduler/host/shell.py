@@ -1,6 +1,7 @@
-"""Host that is accessible only through a POSIX shell, with a function that runs a script on it.
+"""Host that is accessible only through a POSIX shell, by a function that runs scripts on the host.
 
-The host does not need Python. The scripts use only commands that are available everywhere, including busybox.
+The host does not need Python. The scripts use only commands that are available on all hosts, including hosts with
+busybox.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Final, Literal
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.host.host import ANSWER_SECONDS, UNFINISHED_PREFIX, FileStatus
 
-# Runs a script with these bytes as standard input; returns the exit status, standard output and standard error.
+# Function that runs a script with these bytes as standard input, and returns the exit status, standard output and
+# standard error.
 Execute = Callable[[str, bytes], tuple[int, str, str]]
 
 _ABSENT: Final = "accelkit: absent"
 _KINDS: Final[dict[str, Literal["file", "folder", "link"]]] = {"-": "file", "d": "folder", "l": "link"}
 _LS_LINE: Final = re.compile(r"(?P<kind>.)(?P<mode>[-rwxsStT]{9})\S*\s+\d+\s+(?P<uid>\d+)\s+(?P<gid>\d+)\s")
-# A broken link also exists. A path in a folder that cannot be searched is unknown, not absent.
+# A broken link counts as an existing path. A path in a folder that cannot be searched is unknown, not absent.
 _UNLESS_PRESENT: Final = """\
 if [ ! -e {path} ] && [ ! -L {path} ]; then
   above={path}
@@ -32,7 +34,7 @@ if [ ! -e {path} ] && [ ! -L {path} ]; then
   echo '{absent}'; exit 0
 fi
 """
-# Neither of the two encodings contains bytes that a connection might change.
+# Both encodings, base64 and hexadecimal, contain only bytes that a connection does not change.
 _READ: Final = """\
 if command -v base64 >/dev/null 2>&1; then echo base64; base64 < {path}
 else echo od; od -An -v -tx1 < {path}; fi
@@ -130,7 +132,7 @@ class ShellHost:
         return status, output + errors
 
     def probe_url(self, url: str) -> bool | None:
-        """Return whether a GET returns 200; see Host."""
+        """Return whether a GET request returns 200; see Host."""
         status, output, _ = self._execute(_PROBE.format(url=_q(url), seconds=ANSWER_SECONDS), b"")
         return {"yes": True, "no": False}.get(output.strip()) if status == 0 else None
 

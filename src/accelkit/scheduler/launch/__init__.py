@@ -1,1 +1,1 @@
-"""Launch kinds of kube-scheduler, one module for each."""
+"""Launch kinds of kube-scheduler, with one module for each kind."""

@@ -1,4 +1,4 @@
-"""Launch of kube-scheduler with a configuration that is edited in place. Its runner restarts it after a change."""
+"""Launch of kube-scheduler with a configuration that is edited in place; a change restarts kube-scheduler."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class ConfigFile:
     """A KubeSchedulerConfiguration at `path`. Implements Launch.
 
     Attributes:
-        path: path of the configuration, which is the launch file.
-        url_prefix: URL of the extender, which identifies its entry if the entry manages resources with other names.
+        path: the path of the configuration, which is the launch file.
+        url_prefix: the URL of the extender, which identifies accelkit's entry if its resources have other names.
     """
 
     path: str
     url_prefix: str | None = None
 
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:  # noqa: ARG002
-        """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
+        """Return the plan, whose marker is the SHA-256 of the configuration; see Launch."""
         if current is None:
             raise ConfigurationError(
                 f"cannot read {self.path}: it does not exist",
@@ -38,7 +38,7 @@ class ConfigFile:
             )
         check_readable(read_api_version(current), parse_minor(desired.kubernetes_version))
         extender, files = add_credentials(desired, owner=None)
-        # Updated in place, because a removal and a new insertion would move it after other entries.
+        # Update the entry in place, because removing and inserting it would move it behind other entries.
         text = add_extender(current, extender)
         return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
 

@@ -18,7 +18,7 @@ MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 
 @dataclass(frozen=True)
 class StaticPod:
-    """A static pod with its manifest at `path`. Implements Launch."""
+    """A static pod whose manifest is at `path`. Implements Launch."""
 
     path: str = MANIFEST
 
@@ -59,7 +59,7 @@ class StaticPod:
             pod.set_command_line(holder, rejoin(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
-        # Return the recorded text if only the layout differs, for example the column of a comment after a value.
+        # Return the recorded text if only the layout differs, such as the column of a comment after a value.
         if former is not None and pod.is_equivalent_to(former) and pod.comments == former.comments:
             return former.source
         return pod.render()
@@ -80,7 +80,8 @@ def _is_switched(pod: PodManifest) -> bool:
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
     lines = pod.list_command_lines()
-    # The new option has the position of the options that it replaces, so that comments stay next to the right options.
+    # The new option is inserted at the position of the options that it replaces, so that comments remain next to the
+    # right options.
     matching = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
     chosen = matching[-1] if matching else list(lines)[-1]
     for holder, line in lines.items():
@@ -91,7 +92,7 @@ def _switch(pod: PodManifest, ours: Replacement) -> None:
 
 
 def rejoin(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
-    """Return the command line without some options, and with the options of `former` that they replaced."""
+    """Return the command line without some options, and with the options of `former` that were replaced."""
     if not any(drop(option) for option in line.options):
         return line
     rest = line.without(drop)

@@ -1,8 +1,8 @@
-"""Check of whether a kube-scheduler on the host's network can resolve the host names that it needs.
+"""Check whether a kube-scheduler on the host network can resolve the host names that it needs.
 
-A static pod on the host's network uses the host's resolver, which has no Services. With dnsPolicy
-ClusterFirstWithHostNet it uses the cluster's DNS for every name, including the name of the API server. This scheduler
-also places the DNS pods, so it could not reach the API server in order to place them.
+A static pod on the host network uses the host's resolver, which cannot resolve Services. With the dnsPolicy
+ClusterFirstWithHostNet, it uses the cluster's DNS for every name, including the name of the API server. However, this
+kube-scheduler also places the DNS pods. Without running DNS pods, it could not reach the API server to place them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOSTS: Final = "/etc/hosts"
 def check_name_resolution(
     pod: PodManifest, options: Sequence[Option], desired: DesiredSettings, read: Read
 ) -> tuple[str, ...]:
-    """Return problems with name resolution that need attention.
+    """Return messages about problems with name resolution that need attention.
 
     Raises:
         ConfigurationError: the extender's name cannot be resolved, or its resolution depends on the cluster's DNS.

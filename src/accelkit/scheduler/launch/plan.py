@@ -1,8 +1,8 @@
-"""Launch of kube-scheduler on a host: the file that controls it, and the plan for a different configuration.
+"""Launch of kube-scheduler on a host: the file that controls the launch, and the plan for a different configuration.
 
-For each launch kind, one file names kube-scheduler's options: a static-pod manifest, a systemd drop-in, the arguments
-of k3s, or the configuration itself. A switch to accelkit's configuration is one rename of this file. All files to which
-it refers are written first, under names with digests, so that old and new files do not conflict.
+For each launch kind, one file contains kube-scheduler's options: a static pod manifest, a systemd drop-in, the
+arguments of k3s, or the configuration itself. A switch to accelkit's configuration is one rename of this file. All
+files that it refers to are written first. Their names contain digests, so that old and new files do not conflict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Protocol
 from accelkit.scheduler.arguments import FOLDER
 from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 
-# Reads a file of the host; returns None if it does not exist. A ConfigMap is `configmap:<namespace>/<name>/<key>`.
+# Function that reads a file of the host; it returns None if the file does not exist. The path of a ConfigMap is
+# `configmap:<namespace>/<name>/<key>`.
 Read = Callable[[str], bytes | None]
 
 
@@ -32,12 +33,13 @@ class DesiredSettings:
     """Desired settings of a host's kube-scheduler.
 
     Attributes:
-        extender: the entry; the plan sets its tls_config if `credentials` are set.
+        extender: the entry of the extender; the plan sets the entry's tls_config if `credentials` are set.
         kubernetes_version: the version that the API server reports, such as `v1.34.4`; it determines the configuration
             format.
-        credentials: for TLS; None for plain HTTP.
-        folder: folder of accelkit's files, on the host and in kube-scheduler's mount.
-        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty leaves it unchanged.
+        credentials: the credentials for TLS; None for plain HTTP.
+        folder: the folder of accelkit's files, on the host and in kube-scheduler's container.
+        dns_policy: the dnsPolicy of a static pod; `ClusterFirstWithHostNet` makes Service names resolvable. Empty for
+            no change.
     """
 
     extender: ExtenderEntry
@@ -49,7 +51,7 @@ class DesiredSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFile:
-    """A file of accelkit, written before the launch file. The mode has four octal digits; the owner None means root."""
+    """One of accelkit's files, written before the launch file; `mode` has four octal digits, owner None means root."""
 
     content: bytes
     mode: str = "0644"
@@ -58,14 +60,14 @@ class PlannedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Desired files of a host.
+    """Desired content of a host's files.
 
     Attributes:
         launch_text: the text of the launch file.
         files: accelkit's other files by path on the host, which are written first.
-        marker: a part of the command line of the running kube-scheduler once the plan is in force, such as
+        marker: the part of kube-scheduler's command line that identifies the new configuration, such as
             `--config=/etc/kubernetes/accelkit/scheduler-1f0c….yaml`.
-        problems: sentences about issues that need attention, such as a flag that cannot be carried over.
+        problems: messages about issues that need attention, such as a flag that the configuration cannot replace.
     """
 
     launch_text: str
@@ -84,26 +86,26 @@ class Launch(Protocol):
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
         """Return the plan.
 
-        It is based on `unswitch(current, recorded)`, so that equal input always gives the same bytes.
+        The plan is based on `unswitch(current, recorded)`, so that equal input always results in the same bytes.
 
         Args:
-            current: the current launch file; None if it does not exist.
-            recorded: its recorded original; None if nothing was recorded.
-            read: reads files that the launch file refers to.
+            current: the content of the current launch file; None if the file does not exist.
+            recorded: the recorded original content of the launch file; None if nothing was recorded.
+            read: a function that reads files that the launch file refers to.
             desired: the desired settings.
 
         Raises:
-            ConfigurationError: the file cannot be understood or edited safely, or a foreign extender binds.
+            ConfigurationError: the file cannot be parsed or edited safely, or another extender binds.
         """
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return the launch file without accelkit's changes; None if the file must be deleted.
 
-        Later changes by other tools stay. Options that accelkit replaced are restored from `recorded`.
+        Later changes by other tools are preserved. Options that accelkit replaced are restored from `recorded`.
 
         Raises:
-            ConfigurationError: the file cannot be understood.
+            ConfigurationError: the file cannot be parsed.
         """
 
     def is_switched(self, current: str) -> bool:
-        """Return whether the launch file contains anything from accelkit."""
+        """Return whether the launch file contains any of accelkit's changes."""

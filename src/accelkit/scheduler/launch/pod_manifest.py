@@ -1,4 +1,4 @@
-"""Manifest of the static pod that runs kube-scheduler: its contents, and accelkit's changes."""
+"""Manifest of the static pod that runs kube-scheduler, with methods for accelkit's changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PodManifest:
 
     Args:
         text: the manifest.
-        path: its path, for errors.
+        path: the path of the manifest, for error messages.
 
     Raises:
         ConfigurationError: the text is not a manifest of a single pod in which one container runs kube-scheduler.
@@ -50,7 +50,7 @@ class PodManifest:
                 if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                     raise ConfigurationError(f"`{holder}` of a container in {self._what} is not a list of strings")
         running = [each for each in containers if find_program(_words(each)) is not None]
-        # The entrypoint of an image may name the program. Then all arguments are options.
+        # The entrypoint of an image may contain the program name. In this case, all arguments are options.
         running = running or [c for c in containers if PROGRAM in str(c.get("name")) and _only_options(_words(c))]
         if len(running) != 1:
             found = f"{len(running)} of its {len(containers)} containers do"
@@ -77,14 +77,14 @@ class PodManifest:
         return [option for line in self.list_command_lines().values() for option in line.options]
 
     def set_command_line(self, holder: str, line: CommandLine) -> None:
-        """Set the list at `holder` to `line`."""
+        """Set the list of words at the key `holder` to `line`."""
         self.container[holder] = line.words
 
     def find_host_path(self, path: str) -> str:
-        """Return the path on the host of a file at `path` in kube-scheduler's container.
+        """Return the host path of the file at `path` in kube-scheduler's container.
 
         Raises:
-            ConfigurationError: the file does not come from the host.
+            ConfigurationError: the file is not mounted from the host.
         """
         mounts = [mount for mount in self.container.get("volumeMounts") or [] if _holds(mount.get("mountPath"), path)]
         if not mounts:
@@ -104,7 +104,7 @@ class PodManifest:
 
     @property
     def run_as_user(self) -> int | None:
-        """The user that runs kube-scheduler; None if the image determines the user, which counts as root."""
+        """The user that runs kube-scheduler; None if the image determines the user, which is treated as root."""
         for place in (self.container, self.spec):
             context = place.get("securityContext") or {}
             if context.get("runAsUser") is not None:
@@ -113,7 +113,7 @@ class PodManifest:
 
     @property
     def has_volume(self) -> bool:
-        """Whether accelkit's volume exists."""
+        """Whether the manifest contains accelkit's volume."""
         return any(each.get("name") == VOLUME for each in self.spec.get("volumes") or [])
 
     def add_volume(self, folder: str) -> None:
@@ -124,12 +124,12 @@ class PodManifest:
         _append(self.container, "volumeMounts", mount)
 
     def take_volume(self, former: PodManifest | None, names: Collection[str] = (VOLUME,)) -> None:
-        """Remove volumes and their mounts, by default accelkit's; remove empty lists, unless `former` has them."""
+        """Remove volumes and mounts, by default accelkit's; also remove empty lists that `former` does not have."""
         _take(self.spec, "volumes", names, None if former is None else former.spec)
         _take(self.container, "volumeMounts", names, None if former is None else former.container)
 
     def set_dns_policy(self, policy: str) -> None:
-        """Set the pod's dnsPolicy, and record the previous one."""
+        """Set the pod's dnsPolicy, and record the previous value."""
         former = str(self.spec.get("dnsPolicy") or "")
         if former == policy:
             return
@@ -141,7 +141,7 @@ class PodManifest:
         self.spec["dnsPolicy"] = policy
 
     def take_dns_policy(self, former: PodManifest | None) -> None:
-        """Restore the former dnsPolicy if accelkit's is set."""
+        """Restore the previous dnsPolicy if accelkit has set the current value."""
         metadata = self.root.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         policy = annotations.pop(FORMER_DNS_POLICY_ANNOTATION, None)

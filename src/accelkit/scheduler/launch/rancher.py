@@ -1,8 +1,8 @@
-"""Launch of kube-scheduler inside k3s and RKE2: a configuration file of accelkit adds arguments for it.
+"""Launch of kube-scheduler inside k3s and RKE2, for which accelkit's configuration file adds arguments.
 
-Both read config.yaml and then config.yaml.d/*.yaml in the order of their names. A later file replaces a key of an
-earlier file, unless it writes the key with a `+`, which appends to the list. If an argument is repeated, kube-scheduler
-uses the last value. So the arguments of accelkit must follow all other arguments.
+k3s and RKE2 read config.yaml, and then config.yaml.d/*.yaml in alphabetical order. A later file replaces a key of an
+earlier file, unless the key has the suffix `+`, which appends to the list. If an argument is repeated, kube-scheduler
+uses the last value. Therefore, accelkit's arguments must follow all other arguments.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Rancher:
     """A k3s or RKE2 server. Implements Launch.
 
     Attributes:
-        distribution: the distribution.
-        sources: its configuration files in the order in which it reads them; empty for only config.yaml.
+        distribution: the Kubernetes distribution, k3s or RKE2.
+        sources: the server's configuration files, in the order in which it reads the files; empty for only config.yaml.
     """
 
     distribution: Literal["k3s", "rke2"]
@@ -40,7 +40,7 @@ class Rancher:
 
     @property
     def path(self) -> str:
-        """The configuration file of accelkit."""
+        """The path of accelkit's configuration file."""
         return f"{self._folder}/config.yaml.d/{FILE}"
 
     @property
@@ -68,7 +68,7 @@ class Rancher:
 
         ours = make_replacement(options, desired, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
-        # A file can only append to a list, so options that must be removed are repeated with an empty value.
+        # A file can only append to a list. Therefore, options that must be removed are repeated with an empty value.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
         lines = [f"{_ARGUMENTS}+:", *(f"- {each}" for each in (f"{ours.name}={ours.value}", *emptied))]
         if self.distribution == "rke2":
@@ -85,13 +85,13 @@ class Rancher:
         return current.startswith(_HEAD)
 
     def _own_arguments(self, data_dir: list[str]) -> Iterator[Option]:
-        """Yield the arguments of the distribution itself that --config disables."""
+        """Yield the arguments that the distribution itself sets and that --config disables."""
         folder = data_dir[-1] if data_dir else f"/var/lib/rancher/{self.distribution}"
         yield _option(f"kubeconfig={folder}/server/cred/scheduler.kubeconfig")
         yield _option("profiling=false")
 
     def _settings(self, read: Read) -> dict[str, list[str]]:
-        """Return the relevant lists, combined from all files except accelkit's own."""
+        """Return the relevant lists, combined from all files except accelkit's file."""
         found: dict[str, list[str]] = {_ARGUMENTS: [], _MOUNTS: [], "data-dir": []}
         for source in self.sources or (f"{self._folder}/config.yaml",):
             content = read(source) if source != self.path else None

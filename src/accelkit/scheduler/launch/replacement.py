@@ -1,7 +1,7 @@
-"""Replacement of the configuration of a running kube-scheduler: a merged copy, and the option that names it.
+"""Replacement of the configuration of a running kube-scheduler: a merged copy, and the option that refers to the copy.
 
-Nothing is edited in place. The name of the copy contains its digest. So the old and the new configuration coexist until
-the launch file is renamed, and the command line identifies the active configuration.
+No file is edited in place. The name of the copy contains its digest. Therefore, the old and the new configuration
+coexist until the launch file is renamed, and the command line identifies the active configuration.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Replacement:
     """An option that replaces several options.
 
     Attributes:
-        name: name of the option, without dashes.
-        value: path of accelkit's copy.
-        replaced: names of the options that are removed.
-        files: files by path on the host.
-        problems: same meaning as in `Plan`.
+        name: the name of the option, without dashes.
+        value: the path of accelkit's copy.
+        replaced: the names of the options that are removed.
+        files: the files by path on the host.
+        problems: messages about issues that need attention, as in `Plan`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Replacement:
 
     @property
     def marker(self) -> str:
-        """Part of the command line that identifies the configuration after the replacement."""
+        """The part of the command line that identifies the configuration after the replacement."""
         return f"--{self.name}={self.value}"
 
 
@@ -64,8 +64,9 @@ def make_replacement(
     Args:
         options: the options of the current command line.
         desired: the desired settings.
-        open_file: returns the text of a file that an option names, given its path as kube-scheduler sees it.
-        read: reads ConfigMaps.
+        open_file: a function that returns the text of a file that an option refers to, given its path in
+            kube-scheduler's container.
+        read: a function that reads ConfigMaps.
         owner: the user that runs kube-scheduler; None for root.
 
     Raises:
@@ -103,7 +104,7 @@ def _replacing(
 
 
 def _policy_source(options: Sequence[Option], minor: int) -> dict[str, Any] | None:
-    """Return the source of the Policy in force; None if there is none."""
+    """Return the source of the active Policy; None if there is no Policy."""
     file, config_map = find_option_value(options, "policy-config-file"), find_option_value(options, "policy-configmap")
     if not file and not config_map:
         return None
@@ -133,18 +134,19 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
 
 
 def add_credentials(desired: DesiredSettings, *, owner: int | None) -> tuple[ExtenderEntry, dict[str, PlannedFile]]:
-    """Return the extender with its TLS configuration, and the files of this configuration.
+    """Return the extender's entry with its TLS configuration, and the files that this configuration refers to.
 
     Args:
         desired: the desired settings.
-        owner: the user that runs kube-scheduler, the only one that can read the key; None for root.
+        owner: the user that runs kube-scheduler, and the only user that can read the key; None for root.
     """
     if desired.credentials is None:
         return desired.extender, {}
     given = desired.credentials
     folder = desired.folder
     authority = _digest_path(folder, "extender-ca", "crt", given.ca)
-    # client-go reads these two files again for new connections, but reads the CA certificate only once.
+    # client-go reads the client certificate and the key again for new connections, but reads the CA certificate only
+    # once.
     certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
     tls = {**(desired.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
     files = {

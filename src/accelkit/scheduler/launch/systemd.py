@@ -34,8 +34,9 @@ class SystemdUnit:
 
     Attributes:
         unit: the name of the unit.
-        sources: its file and its other drop-ins, as `systemctl show -p FragmentPath,DropInPaths` prints them. If empty,
-            the file is searched for in systemd's folders, and other drop-ins are assumed not to set ExecStart.
+        sources: the unit file and the other drop-ins, as printed by `systemctl show -p FragmentPath,DropInPaths`. If
+            empty, the unit file is searched for in systemd's folders, and other drop-ins are assumed not to set
+            ExecStart.
     """
 
     unit: str = UNIT
@@ -43,7 +44,7 @@ class SystemdUnit:
 
     @property
     def path(self) -> str:
-        """The drop-in."""
+        """The path of the drop-in."""
         return f"/etc/systemd/system/{self.unit}.d/{DROP_IN}"
 
     def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
@@ -65,7 +66,7 @@ class SystemdUnit:
 
         line = parse(words)
         ours = make_replacement(line.options, desired, open_file=open_file, read=read, owner=_user_id(user, read))
-        # The words keep their original spelling, because systemd interprets the quotes and specifiers in them.
+        # The original spelling of the words is preserved, because systemd interprets the quotes and specifiers in them.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]
         for option in line.options:
@@ -84,7 +85,7 @@ class SystemdUnit:
         return current.startswith(_HEAD)
 
     def _service(self, read: Read) -> tuple[str, str]:
-        """Return the ExecStart that applies without accelkit's drop-in, and the user."""
+        """Return the ExecStart that applies without accelkit's drop-in, and the user of the service."""
         sources = [source for source in self.sources if source != self.path] or [
             next((f"{folder}/{self.unit}" for folder in _FOLDERS if read(f"{folder}/{self.unit}") is not None), "")
         ]

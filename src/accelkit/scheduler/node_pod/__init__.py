@@ -1,1 +1,1 @@
-"""Switch of kube-scheduler from a pod on its node, for users with a kubeconfig and without a shell on the host."""
+"""Switch of kube-scheduler by a pod on its node, for users with a kubeconfig but without shell access to the host."""

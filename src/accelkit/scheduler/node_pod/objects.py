@@ -1,7 +1,7 @@
-"""Objects with which a node runs `accelkit config-manager` once: a pod, its permissions and its specification.
+"""Objects that run `accelkit config-manager` once on a node: a pod, its permissions and its specification.
 
-The pod names its node, so no scheduler is involved. It may write to the folders of kube-scheduler's files and of the
-record, and read the status of static pods in its own namespace, kube-system. It has no other access.
+The pod sets `nodeName`, so that no scheduler is involved. It may write to the folders of kube-scheduler's files and of
+the record, and read the status of static pods in its namespace, kube-system. It does not have any other access.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
-# Namespace of static pods, in which pods may have system priorities.
+# Namespace of static pods, in which pods may have a system priority class.
 NAMESPACE: Final = "kube-system"
 START_SECONDS: Final = 180
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
@@ -26,17 +26,17 @@ _ROOT: Final = "/host"
 _SPEC_FOLDER: Final = "/run/accelkit"
 _SPEC_KEY: Final = "spec.json"
 _LABELS: Final = {NAME_LABEL: "accelkit-config-manager", **PART_OF_LABELS}
-# Files of a control plane belong to root, and no other user can access them.
+# Root owns the files of a control plane, and no other user can access these files.
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
 def build_pod_name(node: str) -> str:
-    """Return the name of the pod for a node, and of its other objects; the node name itself may be too long."""
+    """Return the name of the pod and the other objects for a node; the node name itself may be too long."""
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
 def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
-    """Return the collections to post to, and the objects, the pod last."""
+    """Return the objects in the order of creation, each with the API path of its collection; the pod is last."""
     name = build_pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
     rule = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}
@@ -89,7 +89,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
         "serviceAccountName": name,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
-        # The pod sends a health check to the scheduler's own port, which listens on the host's loopback address.
+        # The pod sends a health check to kube-scheduler's port, which listens on the host's loopback address.
         "hostNetwork": True,
         "dnsPolicy": "Default",
         "imagePullSecrets": [{"name": secret} for secret in source.pull_secrets],
@@ -112,15 +112,15 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
 
 
 def compute_deadline_seconds(spec: Spec) -> int:
-    """Return the pod's deadline, which includes the waits for kube-scheduler after a check, a switch and a rollback."""
+    """Return the pod's time limit, which includes the waits for kube-scheduler after check, switch and rollback."""
     return START_SECONDS + round(3 * spec.timeout)
 
 
 def _host_mounts(spec: Spec, folders: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return the path, kind and write access of each host folder that the pod mounts.
+    """Return the path, type and write access of each host folder that the pod mounts.
 
-    Paths that accelkit creates and deletes must be inside a mount, because a mounted folder itself can be neither
-    created nor deleted. So the first two levels are mounted, such as /var/lib, which exist on every host.
+    Paths that accelkit creates and deletes must be inside a mount, because a mounted folder itself cannot be created or
+    deleted. Therefore, the first two levels of a path, such as /var/lib, are mounted, because they exist on every host.
     """
     places = (spec.launch.path or MANIFEST, spec.folder, spec.backup_dir)
     written = dict.fromkeys(str(PurePosixPath(*PurePosixPath(place).parent.parts[:3])) for place in places)

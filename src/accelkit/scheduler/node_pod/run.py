@@ -1,4 +1,4 @@
-"""Runner of the switch in a pod on a control-plane node, for users with a kubeconfig and without access to the host."""
+"""Runner of the switch in a pod on a control-plane node, for users with a kubeconfig but without host access."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _agents = msgspec.json.Decoder(_Agents)
 
 
 def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
-    """Run `accelkit config-manager ACTION` on the node of `spec`; return its result.
+    """Run `accelkit config-manager ACTION` on the node in `spec`; return the command's result.
 
-    The pod and its objects are always deleted afterwards. Leftovers of a killed run are deleted first.
+    The pod and its objects are always deleted afterwards. Objects that a killed run has left are deleted first.
 
     Raises:
         ApiError: the API server rejected one of the objects.
         ConfigurationError: the node is missing, or the image is missing and no node agent is installed.
-        ServiceError: the pod did not start, did not end before the deadline, or reported an error.
+        ServiceError: the pod did not start, did not terminate within the time limit, or reported an error.
     """
     if not spec.node:
         raise ConfigurationError(
@@ -74,11 +74,11 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 def compare_without_pod(connection: Connection, spec: Spec, *, desired: bool) -> dict[str, Any]:
-    """Return whether kube-scheduler would be switched. Use only the API server, because check mode must not write.
+    """Return whether kube-scheduler would be switched, based only on reads, because check mode must not write.
 
     Args:
         connection: the API server.
-        spec: the specification, which names the node.
+        spec: the specification, which contains the node.
         desired: whether kube-scheduler should call the extender.
 
     Raises:
@@ -127,11 +127,11 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str) -> None:
-    """Wait until the pod of another run has ended, because a switch must not be interrupted."""
+    """Wait until the pod of another run has terminated, because a switch must not be interrupted."""
     try:
         await _wait_until_ended(api, path, spec, image)
     except ServiceError as exc:
-        # The pod never started, or its own deadline has expired.
+        # The pod has never started, or its time limit has expired.
         log.warning("deleting the pod of another run node=%s: %s", spec.node, exc)
     except ApiError as exc:
         if not exc.not_found:
@@ -139,9 +139,9 @@ async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str)
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:
-    """Return the image of the node agents; None if none are installed.
+    """Return the image of the node agents; None if no node agents are installed.
 
-    The image runs as root on the control plane, so its name must not come from an object that tenants can write.
+    The image runs as root on the control plane, so its name must not be read from an object that tenants can write.
     """
     for namespace in sorted(await find_namespaces(api)):
         agents = build_collection_path("apps/v1", "daemonsets", namespace)
@@ -153,7 +153,7 @@ async def _find_installed_image(api: ApiClient) -> str | None:
 
 
 async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
-    """Return the message for a cluster in which accelkit is no longer installed, so that no image is known.
+    """Return the message for a cluster without accelkit, in which no image is known.
 
     Raises:
         ConfigurationError: kube-scheduler still runs with an accelkit configuration.
@@ -205,7 +205,7 @@ async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
 
 
 async def _delete(api: ApiClient, paths: list[str]) -> None:
-    """Delete objects and wait until they are deleted: first the pod, then the others."""
+    """Delete objects and wait until they are deleted: first the pod, and then the other objects."""
     deadline = time.monotonic() + _DELETE_SECONDS
     for path in paths:
         try:

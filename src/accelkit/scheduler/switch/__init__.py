@@ -1,1 +1,1 @@
-"""Functions that switch kube-scheduler to accelkit's configuration and back."""
+"""Functions that switch kube-scheduler to accelkit's configuration, and that restore the previous configuration."""

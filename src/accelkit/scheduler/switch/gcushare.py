@@ -1,7 +1,8 @@
-"""Files that the installer of Enflame GCUShare leaves on a control-plane host, and the original manifest.
+"""Files that the installer of Enflame GCUShare leaves on a control-plane host, including the original manifest.
 
-The installer writes an extender configuration beside the manifests, configures kube-scheduler to use it, and keeps the
-original manifest as kube-scheduler.back.yaml. Adoption of such a host starts from this original and deletes the files.
+The installer writes an extender configuration next to the manifests, configures kube-scheduler to use this
+configuration, and saves the original manifest as kube-scheduler.back.yaml. Adoption of such a host is based on this
+original, and deletes the installer's files.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _URL_PART: Final = "/gcushare-scheduler"
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Leftovers of GCUShare.
+    """Files that GCUShare has left on a host.
 
     Attributes:
-        original: the manifest without GCUShare, which becomes the recorded original of the host.
-        files: paths to delete after the scheduler has stopped using them.
+        original: the manifest without GCUShare's changes, which becomes the recorded original of the host.
+        files: the paths to delete when kube-scheduler no longer uses them.
     """
 
     original: str
@@ -45,15 +46,15 @@ class Leftovers:
 
 
 def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | None:
-    """Return the leftovers of GCUShare; None if there are none.
+    """Return the files that GCUShare has left on a host; None if there are no such files.
 
     Args:
         current: the manifest of kube-scheduler.
-        read: reads files of the host.
-        path: path of the manifest, for errors.
+        read: a function that reads files of the host.
+        path: the path of the manifest, for error messages.
 
     Raises:
-        ConfigurationError: the manifest cannot be read, or GCUShare's configuration names other extenders too.
+        ConfigurationError: the manifest cannot be read, or GCUShare's configuration also contains other extenders.
     """
     present = tuple(file for file in FILES if read(file) is not None)
     pod = PodManifest(current, path)
@@ -73,10 +74,10 @@ def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers 
 
 
 def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
-    """Return whether an option names GCUShare's configuration.
+    """Return whether an option refers to GCUShare's configuration.
 
     Raises:
-        ConfigurationError: the configuration also names other extenders, which would be lost.
+        ConfigurationError: the configuration also contains other extenders, which would be lost.
     """
     if option.name not in SOURCES or not (option.value or "").startswith("/"):
         return False
@@ -104,7 +105,7 @@ def _extenders(content: bytes | None) -> list[str]:
 
 
 def _backup(read: Read) -> PodManifest | None:
-    """Return the manifest that GCUShare's installer kept; None if it cannot be used as the original."""
+    """Return the manifest that GCUShare's installer saved; None if it cannot be used as the original."""
     content = read(BACKUP)
     if content is None:
         return None
@@ -116,7 +117,7 @@ def _backup(read: Read) -> PodManifest | None:
 
 
 def _volumes(pod: PodManifest, backup: PodManifest | None) -> Collection[str]:
-    """Return the volumes with GCUShare's files that kube-scheduler did not have before."""
+    """Return the names of the volumes that were added to kube-scheduler's pod for GCUShare's files."""
     before = {each.get("name") for each in (backup.spec.get("volumes") or [] if backup else [])}
     names = set()
     for volume in pod.spec.get("volumes") or []:

@@ -1,7 +1,7 @@
-"""Functions that wait for the kube-scheduler of a static pod, with the mirror pod that the kubelet creates.
+"""Functions that wait for a kube-scheduler in a static pod, based on the mirror pod that the kubelet creates.
 
-Only the kubelet has the state of a static pod. After a change, it replaces the mirror pod with a mirror pod that has
-the command of the new manifest. So a mirror pod with the manifest's command has the status for that manifest.
+Only the kubelet has the state of a static pod. After a change of the manifest, the kubelet creates a new mirror pod
+with the command of the new manifest. Therefore, the status of a mirror pod with this command belongs to this manifest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
 _PORT: Final = 10259
-# A scheduler with an invalid configuration exits immediately. After this time it has accepted its configuration.
+# A kube-scheduler with an invalid configuration exits immediately. If it still runs after this time, it has accepted
+# its configuration.
 _STEADY_SECONDS: Final = 4.0
 _RESTARTS: Final = 2
 
@@ -79,10 +80,10 @@ class MirrorPod:
     """The mirror pod on a node. Implements Waiter.
 
     Attributes:
-        connection: the API server.
+        connection: the connection to the API server.
         node: the node whose kubelet runs the static pod.
-        path: path of the manifest, for errors.
-        timeout_seconds: deadline of each wait.
+        path: the path of the manifest, for error messages.
+        timeout_seconds: the timeout of each wait.
     """
 
     connection: Connection
@@ -91,7 +92,7 @@ class MirrorPod:
     timeout_seconds: float = DEADLINE_SECONDS
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler runs; see Waiter."""
+        """Verify that kube-scheduler is running; see Waiter."""
         try:
             self.wait(host, text, None)
         except ServiceError as exc:
@@ -150,12 +151,12 @@ class MirrorPod:
             return
         statuses = {each.name: each for each in pod.status.container_statuses}
         restarts = sum(each.restart_count for each in statuses.values())
-        # A scheduler may have restarted earlier for another reason. Only its current state depends on the file.
+        # kube-scheduler may have restarted earlier for another reason. Only its current state depends on the file.
         watch.restarts = restarts if watch.restarts is None else watch.restarts
         for name in commands:
             watch.problem = _problem(statuses.get(name))
             if watch.problem:
-                # Read the log while the scheduler is down, because the log then ends with the reason.
+                # Read the log while kube-scheduler is not running, because the log then ends with the reason.
                 watch.hopeless = restarts - watch.restarts >= _RESTARTS and not _runs(statuses.get(name))
                 return
         container_id = statuses[next(iter(commands))].container_id
@@ -169,12 +170,12 @@ class MirrorPod:
         if port == "0":
             return True
         address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - the address of a request, not of a server
-        # On a host without curl or wget, it is sufficient that the kubelet's probes have passed.
+        # On a host without curl or wget, successful kubelet probes are sufficient.
         return host.probe_url(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 
 def _problem(status: _ContainerStatus | None) -> str | None:
-    """Return the problem of a container; None if there is none."""
+    """Return the problem of a container; None if there is no problem."""
     if status is None:
         return "the kubelet has not started it yet"
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
@@ -192,7 +193,7 @@ def _runs(status: _ContainerStatus | None) -> bool:
 
 
 async def _read_log(api: ApiClient, path: str, container: str) -> str | None:
-    """Return the last lines of a container's log or, if it is empty, of its previous log; None if both are empty."""
+    """Return the last lines of a container's log; if it is empty, of the previous log; None if both are empty."""
     for former in ("false", "true"):
         query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
         try:

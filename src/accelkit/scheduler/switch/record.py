@@ -1,8 +1,9 @@
 """Record of a host before its first change, so that removal restores exactly this state.
 
-A record contains the path of the launch file, whether it existed, its mode and owner, and the digest of its original
-bytes, which are stored beside the record. It also contains the digest of the written file, and the files and folders
-that accelkit created. Records are never stored beside the launch file, because the kubelet reads every file there.
+A record contains the path of the launch file, whether the file existed, its mode and owner, and the digest of its
+original bytes, which are stored next to the record. It also contains the digest of the written file, and the files and
+folders that accelkit created. Records are never stored in the folder of the launch file, because the kubelet reads
+every file in that folder.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ ORIGINAL_SUFFIX: Final = ".original"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The original of a launch file, and accelkit's version of the file.
+    """Record of the original launch file and of accelkit's version of the file.
 
     Attributes:
-        path: path of the launch file.
-        existed: whether the launch file existed; if not, mode, owner and sha256 are meaningless.
-        mode: four octal digits.
-        sha256: digest of the original bytes.
-        written_sha256: digest of accelkit's version.
+        path: the path of the launch file.
+        existed: whether the launch file existed; if not, mode, owner and sha256 are not used.
+        mode: the file mode, as four octal digits.
+        sha256: the digest of the original bytes.
+        written_sha256: the digest of accelkit's version.
         files: accelkit's files except the launch file.
         folders: folders that accelkit created, the outermost first.
-        previous: the digest of the launch file before accelkit's version, whose bytes are stored beside the record;
-            empty if it did not exist; None once kube-scheduler is known to run with accelkit's version.
+        previous: the digest of the launch file before accelkit's version, whose bytes are stored next to the record.
+            Empty if the file did not exist, and None when kube-scheduler is known to run with accelkit's version.
     """
 
     path: str
@@ -57,10 +58,10 @@ def compute_sha256(content: bytes) -> str:
 
 
 def build_record_path(folder: str, path: str) -> str:
-    """Return the path of the record of `path`.
+    """Return the path of the record for the launch file at `path`.
 
     Raises:
-        ConfigurationError: `folder` is the folder of the file itself.
+        ConfigurationError: `folder` is the folder of the launch file itself.
     """
     if PurePosixPath(folder) == PurePosixPath(path).parent:
         raise ConfigurationError(
@@ -81,10 +82,10 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(content: bytes, place: str) -> Record:
-    """Return a decoded record.
+    """Decode a record.
 
     Raises:
-        ConfigurationError: the record cannot be read, or has a different version.
+        ConfigurationError: the record cannot be read, or its format version is different.
     """
     try:
         record = _record.decode(content)

@@ -1,4 +1,4 @@
-"""Comparison of a host's current state with the desired state. It changes nothing."""
+"""Read-only comparison of a host's current state with the desired state."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Found:
     """Current state of a host.
 
     Attributes:
-        status: status of the launch file.
+        status: the status of the launch file.
         current: the text of the launch file.
         record: the record of the launch file.
         recorded: the text of the original launch file.
-        safe: the last launch file with which kube-scheduler is known to have run: the current file, or the file before
+        safe: the last launch file that kube-scheduler is known to have run with: the current file, or the file before
             an interrupted switch.
     """
 
@@ -76,7 +76,7 @@ class Intent:
 
 
 class Survey:
-    """Comparison of one host by its launch file; the arguments are those of Switch."""
+    """Comparison of one host, based on its launch file; for the arguments, see Switch."""
 
     def __init__(self, host: Host, launch: Launch, *, backup_dir: str, folder: str, adopt_gcushare: bool) -> None:
         self._host = host
@@ -119,10 +119,10 @@ class Survey:
         return decode_text(content, place)
 
     def make_intent(self, found: Found, desired: DesiredSettings) -> Intent:
-        """Return the desired state, with the plan and the original to record.
+        """Return the desired state, including the plan and the original to record.
 
         Raises:
-            ConfigurationError: a file cannot be read, understood or edited safely.
+            ConfigurationError: a file cannot be read, parsed or edited safely.
         """
         base, recorded = found.current, found.recorded
         abandoned: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class Survey:
         return self._launch.unswitch(base, found.recorded) if self._launch.is_switched(base) else base
 
     def compare_launch(self, before: str | None, after: str | None) -> Iterable[FileChange]:
-        """Yield the change of the launch file, if there is one."""
+        """Yield the change of the launch file, if the file changes."""
         if before != after:
             yield FileChange(self._launch.path, _bytes(before), _bytes(after))
 
@@ -182,10 +182,11 @@ class Survey:
         return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
 
     def list_own_folders(self) -> list[str]:
-        """Return the folders, among the backup folder and its parents, that belong to accelkit, the outermost first.
+        """Return accelkit's folders among the backup folder and its parents, the outermost first.
 
-        These are missing folders, and folders without other files that are the backup folder or have accelkit in their
-        name. A run that was interrupted before it wrote a record may have created them.
+        Missing folders belong to accelkit. Existing folders belong to accelkit if they do not contain other files and
+        either are the backup folder or have accelkit in their name. A run that was interrupted before it wrote a record
+        may have created such folders.
         """
         ours: list[str] = []
         for folder in (PurePosixPath(self._backup_dir), *PurePosixPath(self._backup_dir).parents):
@@ -200,13 +201,13 @@ class Survey:
         return ours
 
     def _list_made_for_us(self) -> list[str]:
-        """Return the folder of accelkit's files if it is empty, because a mount of a keeper's pod created it."""
+        """Return the folder of accelkit's files if it is empty, because a mount of the keeper's pod has created it."""
         there = self._host.read_status(self._folder) is not None
         empty = there and "accelkit" in PurePosixPath(self._folder).name and not self._host.list_names(self._folder)
         return [self._folder] if empty else []
 
     def list_lost_originals(self) -> list[str]:
-        """Return the stored originals that no record names because a run was interrupted or files have changed."""
+        """Return the stored originals that no record refers to, because of an interrupted run or changed files."""
         names = self._host.list_names(self._backup_dir)
         kept = set()
         for name in names:
@@ -218,7 +219,7 @@ class Survey:
         return [str(PurePosixPath(self._backup_dir, name)) for name in lost]
 
     def find_former(self, found: Found) -> tuple[str | None, bool]:
-        """Return the launch file without accelkit, and whether it is the recorded original."""
+        """Return the launch file without accelkit's changes, and whether it is the recorded original."""
         record, current = found.record, found.current
         if current is None:
             return None, record is None or not record.existed

@@ -1,8 +1,8 @@
-"""Switch of one host's kube-scheduler to accelkit's configuration and back, without data loss after an interruption.
+"""Switch of one host's kube-scheduler to accelkit's configuration and back, without data loss if interrupted.
 
 The switch writes the record, accelkit's files and the launch file in this order, and then waits. Only the change of the
-launch file, which is one rename, affects running processes. The next run finds the record and finishes an interrupted
-switch. If a scheduler does not start again, its former launch file is restored.
+launch file, which is one rename, affects running processes. After an interruption, the next run reads the record and
+finishes the switch. If kube-scheduler does not start again, the previous launch file is restored.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, 
 
 
 class Waiter(Protocol):
-    """Checker of whether kube-scheduler runs with its launch file."""
+    """Interface for waiting until kube-scheduler runs with its launch file."""
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler is running before anything is changed; raise ServiceError if it is not."""
+        """Verify that kube-scheduler is running before any file is changed; raise ServiceError if it is not running."""
 
     def restart(self, host: Host) -> None:
-        """Apply a changed launch file, unless another component applies it."""
+        """Apply a changed launch file, unless another component applies the file."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:
-        """Wait until kube-scheduler runs with the launch file `text`; raise ServiceError at the deadline.
+        """Wait until kube-scheduler runs with the launch file `text`; raise ServiceError after the timeout.
 
-        `marker` is Plan.marker; None if the former state must run again.
+        `marker` is Plan.marker; None if kube-scheduler must run with the previous state again.
         """
 
 
 @dataclass(frozen=True)
 class SwitchOutcome:
-    """The changes that were made, or would be made.
+    """The changes that were made or would be made.
 
     Attributes:
         changes: changes by file; empty if the state is as desired.
-        exact: for a removal, whether the recorded bytes, mode and owner are restored. False if other tools have since
-            changed the launch file; then only accelkit's changes were removed.
-        problems: sentences about issues that need attention.
+        exact: for a removal, whether the recorded bytes, mode and owner are restored. False if other tools have changed
+            the launch file since; in this case, only accelkit's changes were removed.
+        problems: messages about issues that need attention.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -59,11 +59,12 @@ class Switch:
 
     Args:
         host: the host.
-        launch: its launch kind.
-        waiter: checks whether kube-scheduler runs.
-        backup_dir: folder of the record; never the launch file's folder.
-        folder: folder of accelkit's files on the host.
-        adopt_gcushare: whether to adopt a GCUShare installation, so that its original becomes the recorded original.
+        launch: the launch kind of kube-scheduler.
+        waiter: the object that waits for kube-scheduler.
+        backup_dir: the folder of the record; must not be the launch file's folder.
+        folder: the folder of accelkit's files on the host.
+        adopt_gcushare: whether to adopt a GCUShare installation, so that the manifest before that installation is
+            recorded as the original.
     """
 
     def __init__(
@@ -84,16 +85,16 @@ class Switch:
         self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
     def compare(self, desired: DesiredSettings) -> SwitchOutcome:
-        """Return the changes that apply() would make, without making them.
+        """Return the changes that apply() would make.
 
         Raises:
-            ConfigurationError: the host's files cannot be read, understood or edited safely.
+            ConfigurationError: the host's files cannot be read, parsed or edited safely.
         """
         intent = self._survey.make_intent(self._survey.find(), desired)
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
     def check(self, desired: DesiredSettings) -> SwitchOutcome:
-        """Confirm that no change is needed and kube-scheduler runs with its file; otherwise return the differences.
+        """Return the differences; if there are none, verify that kube-scheduler runs with its launch file.
 
         Raises:
             ConfigurationError: same conditions as in compare().
@@ -105,12 +106,12 @@ class Switch:
         return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
     def apply(self, desired: DesiredSettings) -> SwitchOutcome:
-        """Switch to accelkit's configuration; change only what differs.
+        """Switch to accelkit's configuration; change only files that differ.
 
         Raises:
-            ConfigurationError: the host's files cannot be read, understood, edited safely or written.
-            ServiceError: kube-scheduler was not running before, or does not run with the new configuration; in the
-                latter case, the former state is restored.
+            ConfigurationError: the host's files cannot be read, parsed, edited safely or written.
+            ServiceError: kube-scheduler was not running before, or does not run with the new configuration. In the
+                latter case, the previous state is restored.
         """
         found = self._survey.find()
         intent = self._survey.make_intent(found, desired)
@@ -136,7 +137,7 @@ class Switch:
         return outcome
 
     def compare_removal(self) -> SwitchOutcome:
-        """Return the changes that remove() would make, without making them.
+        """Return the changes that remove() would make.
 
         Raises:
             ConfigurationError: same conditions as in remove().
@@ -151,8 +152,8 @@ class Switch:
         """Restore the state before accelkit.
 
         Raises:
-            ConfigurationError: the launch file cannot be understood, the recorded original is damaged, or a file cannot
-                be written.
+            ConfigurationError: the launch file cannot be parsed, the recorded original is damaged, or a file cannot be
+                written.
             ServiceError: kube-scheduler does not start again. The record is kept, so that the next run can continue.
         """
         found = self._survey.find()
@@ -160,7 +161,7 @@ class Switch:
         target, exact = self._survey.find_former(found)
         if target != found.current:
             self._write_launch(target, found.record if exact else None, found.status)
-        # If there is a record, a run that was interrupted before the restart may already have restored the launch file.
+        # If a record exists, a run that was interrupted before the restart may already have restored the launch file.
         if found.record is not None or target != found.current:
             self._waiter.restart(self._host)
             self._waiter.wait(self._host, target, None)
@@ -170,7 +171,7 @@ class Switch:
         return outcome
 
     def _keep(self, record: Record, *texts: str | None) -> None:
-        """Write a record, after the launch files that it names."""
+        """Write a record after the copies of launch files that it refers to."""
         uid, gid = self._owner(record)
         make_folders(self._host, self._backup_dir, mode="0700")
         sweep(self._host, self._backup_dir)
@@ -210,7 +211,7 @@ class Switch:
         self._host.write(path, text.encode(), mode=mode, uid=uid, gid=gid)
 
     def _owner(self, record: Record) -> tuple[int, int]:
-        # The owner of the launch file: root on a real host, otherwise the user of an embedded host.
+        # The owner of the launch file is root on a real host, or the user of an embedded host.
         return (record.uid, record.gid) if record.existed else (0, 0)
 
     def _undo(
@@ -250,7 +251,7 @@ class Switch:
     def _tidy(self, record: Record, intent: Intent) -> None:
         stale = [path for path in record.files if path not in intent.plan.files]
         if record.previous is not None:
-            # Do this before deleting any file that the former launch file needs.
+            # Update the record before any file that the previous launch file needs is deleted.
             record = msgspec.structs.replace(record, previous=None)
             self._keep(record, intent.original)
         for path in (*stale, *intent.abandoned):
@@ -260,7 +261,7 @@ class Switch:
         self._drop_lost_originals()
 
     def _drop_records(self, record: Record | None) -> None:
-        """Delete the record, originals and folders. The record is deleted after all files that only it names."""
+        """Delete the record, originals and folders, after the files that only the record lists were deleted."""
         for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)
         folders = (self._folder,) if record is None else record.folders

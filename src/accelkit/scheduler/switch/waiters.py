@@ -1,4 +1,4 @@
-"""Implementations of Waiter for runners of kube-scheduler other than the kubelet."""
+"""Implementations of Waiter for kube-schedulers that the kubelet does not run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _state_file = msgspec.json.Decoder(_State)
 
 @dataclass(frozen=True)
 class StateFile:
-    """A kube-scheduler whose runner reports its configuration in a JSON file, as in the embedded cluster.
+    """Waiter for a kube-scheduler whose configuration is reported in a JSON file, as in the embedded cluster.
 
     Attributes:
-        path: path of the file, with `ready`, `config_sha256` and, after a failure, `error`.
-        timeout_seconds: deadline of each wait.
+        path: the path of the file, which contains `ready`, `config_sha256` and, after a failure, `error`.
+        timeout_seconds: the timeout of each wait.
     """
 
     path: str
     timeout_seconds: float = DEADLINE_SECONDS
 
     def check(self, host: Host, text: str | None) -> None:
-        """Confirm that kube-scheduler is running; see Waiter."""
+        """Verify that kube-scheduler is running; see Waiter."""
         try:
             self.wait(host, text, None)
         except ServiceError as exc:
@@ -50,7 +50,7 @@ class StateFile:
             ) from exc
 
     def restart(self, host: Host) -> None:
-        """Do nothing, because the runner watches the file."""
+        """Do nothing, because the program that runs kube-scheduler watches the file."""
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest is sufficient
         """Wait until kube-scheduler runs with this text; see Waiter."""
@@ -78,12 +78,12 @@ class StateFile:
 
 @dataclass(frozen=True)
 class SystemdService:
-    """A systemd service.
+    """Waiter for a systemd service.
 
     Attributes:
         unit: the name of the service.
         embedded: whether kube-scheduler is part of the unit's own process, as in k3s and RKE2.
-        timeout_seconds: deadline of each wait.
+        timeout_seconds: the timeout of each wait.
     """
 
     unit: str = "kube-scheduler.service"
@@ -91,15 +91,15 @@ class SystemdService:
     timeout_seconds: float = DEADLINE_SECONDS
 
     def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - only the running service can be checked
-        """Confirm that the service is running; see Waiter."""
+        """Verify that the service is running; see Waiter."""
         if problem := self._problem(host, None):
             raise ServiceError(
                 f"{problem}, so its options were not changed", next_step=f"run `systemctl status {self.unit}`"
             )
 
     def restart(self, host: Host) -> None:
-        """Make systemd reload its files, and restart the service."""
-        # Without this command, a service that failed several times in a row does not start again.
+        """Make systemd reload its unit files, and restart the service."""
+        # Without this command, systemd does not start a service again after several consecutive failures.
         host.run(["systemctl", "reset-failed", self.unit])
         for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
             status, output = host.run(command)
@@ -123,12 +123,12 @@ class SystemdService:
             time.sleep(POLL_SECONDS)
 
     def _problem(self, host: Host, marker: str | None) -> str | None:
-        """Return why the service is not running as desired; None if it is."""
+        """Return the reason why the service is not running as desired; None if it is running as desired."""
         _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if facts.get("ActiveState") != "active":
             return f"{self.unit} is {facts.get('ActiveState') or 'unknown'}"
-        # A scheduler that is embedded in another program has no command line.
+        # A kube-scheduler that is embedded in another program does not have a separate command line.
         if marker and not self.embedded:
             words = host.read(str(PurePosixPath("/proc", facts.get("MainPID", "0"), "cmdline"))) or b""
             if marker not in words.decode(errors="replace").split("\0"):

@@ -1,1 +1,1 @@
-"""HTTP/2 connections, their streams, and the limits on frames that clients send."""
+"""HTTP/2 connections and their streams, with limits on the frames that clients send."""

@@ -1,6 +1,6 @@
-"""HTTP/2 connections: the h2 library parses frames, and this module assembles requests from them, within limits.
+"""HTTP/2 connections. The h2 library parses frames, and this module assembles requests from them within limits.
 
-A client uses one connection for all of its requests, so that a request waits neither for another request nor for a
+A client uses one connection for all its requests, so that a request does not wait for another request or for a
 handshake.
 """
 
@@ -30,27 +30,27 @@ from accelkit.serving.http2.stream import Stream
 from accelkit.serving.messages import ANSWER_SECONDS, Answer, Reply
 from accelkit.serving.tls import list_names
 
-# How much of a response is passed to the transport at once.
+# The number of bytes of a response that are passed to the transport at once.
 _WRITE_BYTES: Final = 128 * 1024
-# After GOAWAY the client closes its connection. An immediate abort could lose the last response.
+# After GOAWAY, the client closes its connection. An immediate abort could lose the last response.
 _CLOSE_SECONDS: Final = 0.5
-# Length, type and flags; stream; the last stream with a response; the error code.
+# The fields of a GOAWAY frame: length, type and flags; stream; last stream with a response; error code.
 _GO_AWAY: Final = struct.Struct(">5sIII")
 
 
 class Http2Connection(asyncio.Protocol):
-    """One connection of HTTP/2.
+    """One HTTP/2 connection.
 
     Args:
         answer: returns the response to a request.
-        on_lost: called when the connection has ended.
-        on_unsent: called with the size of the responses that wait for the client.
-        idle_seconds: how long a connection without a request is kept.
+        on_lost: called when the connection is closed.
+        on_unsent: called with the size of the unsent responses.
+        idle_seconds: the time after which a connection without a request is closed.
 
     Attributes:
         names: the names in the verified client certificate.
-        first_request: a future that is done when the first request has arrived or the connection has ended.
-        transport: None before and after the connection.
+        first_request: a future that is done when the first request has arrived or the connection is closed.
+        transport: the transport of the connection; None before the connection is made and after it is closed.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class Http2Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._http = make_frames()
         self._meter = FrameMeter()
-        # Received data that is not processed yet, and where it begins.
+        # Received data, and the position of the first byte that is not processed yet.
         self._received, self._place = b"", 0
         self._writing_paused = False
         self._unsent = 0
         # Streams whose response is being computed or sent, including streams that the client has reset.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
-        # The last stream that gets a response; set when GOAWAY is sent.
+        # The last stream that receives a response; set when GOAWAY is sent.
         self._last: int | None = None
         self._broken = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the names of the client, and send the settings."""
+        """Record the names in the certificate of the client, and send the settings."""
         self.transport = cast("asyncio.Transport", transport)
         self.names = list_names(transport.get_extra_info("peercert"))
         self._flush()
@@ -97,7 +97,7 @@ class Http2Connection(asyncio.Protocol):
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Process received data up to the end of a request head; other connections have their turns before the rest."""
+        """Process received data up to the end of a request's headers, and then yield to other connections."""
         if self._broken or self.transport is None:
             return
         place = self._place
@@ -125,7 +125,7 @@ class Http2Connection(asyncio.Protocol):
         self._schedule("unread", ANSWER_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
-        """Resume reading, and send the rest of responses."""
+        """Resume reading, and send the unsent parts of responses."""
         self._writing_paused = False
         if (timer := self._timers.pop("unread", None)) is not None:
             timer.cancel()
@@ -135,7 +135,7 @@ class Http2Connection(asyncio.Protocol):
         self._choose_reading()
 
     def _choose_reading(self) -> None:
-        """Read from the client unless received data waits for its turn, or responses wait for the client."""
+        """Read from the client unless received data is not processed yet, or the client does not read its responses."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._received or self._writing_paused:
@@ -144,7 +144,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Record that the connection has ended."""
+        """Record that the connection is closed."""
         del exc
         self.transport = None
         self._received = b""
@@ -157,11 +157,14 @@ class Http2Connection(asyncio.Protocol):
         self._on_lost(self)
 
     def limit(self, seconds: float) -> None:
-        """Close the connection after at most this time, even during requests."""
+        """Limit the remaining lifetime of the connection, in seconds. It is closed even during requests."""
         self._schedule("limit", seconds, self.abort)
 
     def end(self) -> None:
-        """Send GOAWAY, and close after the current requests are answered; the client sends later requests elsewhere."""
+        """Send GOAWAY, and close the connection after the responses to current requests.
+
+        The client sends later requests over another connection.
+        """
         if self._last is not None or self._broken or self.transport is None:
             return
         self._last = self._http.highest_inbound_stream_id
@@ -171,12 +174,12 @@ class Http2Connection(asyncio.Protocol):
         self._close_if_done()
 
     def abort(self) -> None:
-        """Close at once, even during requests."""
+        """Close the connection immediately, even during requests."""
         if self.transport is not None:
             self.transport.abort()
 
     def _take(self, event: Event) -> None:
-        # Ordered by frequency.
+        # The cases are ordered by frequency.
         match event:
             case DataReceived():
                 self._take_data(event)
@@ -198,7 +201,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _begin(self, event: RequestReceived) -> None:
         if self._last is not None:
-            # The request was sent before GOAWAY arrived; the client repeats it on another connection.
+            # The request was sent before the client received GOAWAY. The client repeats it over another connection.
             return
         if not self.first_request.done():
             self.first_request.set_result(None)
@@ -253,14 +256,14 @@ class Http2Connection(asyncio.Protocol):
         self._count_unsent()
 
     def _count_unsent(self) -> None:
-        """Report the size of unsent responses, if it changed."""
+        """Report the size of unsent responses if it has changed."""
         unsent = sum(len(stream.rest) for stream, _ in self._streams.values())
         if unsent != self._unsent:
             self._unsent = unsent
             self._on_unsent(self, unsent)
 
     def _send_rest(self, stream: Stream) -> None:
-        """Send as much of a response as the client's windows allow and the transport takes."""
+        """Send as much of a response as the client's flow-control windows and the transport allow."""
         if not stream.rest:
             return
         unwritten = 0
@@ -285,7 +288,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _finish(self, stream: Stream) -> None:
         if not stream.complete:
-            # The response was completed before the body arrived, so the rest of the body is not read.
+            # The response was complete before the body arrived, so the rest of the body is not read.
             self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._http.acknowledge_received_data(stream.drop(), stream.number)
         self._discard(stream)
@@ -309,7 +312,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.write(data)
 
     def _break(self) -> None:
-        """Close the connection after the pending frames are sent, because they contain the reason."""
+        """Close the connection after sending the pending frames, because they contain the reason."""
         self._broken = True
         self._received = b""
         self._flush()
@@ -323,7 +326,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         if self.transport is not None:
-            # The client may still read the written data before the connection closes.
+            # This allows the client to read the written data before the connection is closed.
             self.transport.close()
             self._schedule("cut", ANSWER_SECONDS, self.abort)
 
@@ -335,7 +338,7 @@ class Http2Connection(asyncio.Protocol):
             self._schedule("idle", left, self._watch_idleness)
 
     def _schedule(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Schedule a call after the delay; it replaces an earlier scheduled call with the same name."""
+        """Schedule a call after a delay. It replaces a scheduled call with the same name."""
         if (timer := self._timers.get(name)) is not None:
             timer.cancel()
         self._timers[name] = self._loop.call_later(seconds, call)

@@ -1,7 +1,7 @@
-"""Meter of the frames that a client sends in addition to requests and bodies. It counts frames before parsing.
+"""Meter for frames that a client sends in addition to requests and bodies. It counts frames before they are parsed.
 
-Each frame costs this process far more than the sender, because it causes an acknowledgement, a lookup, or the start and
-reset of a stream.
+A frame is much more expensive for this process than for the sender, because it causes an acknowledgement, a lookup, or
+the start and reset of a stream.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-# The credit of a connection, and the amount that is restored per second.
+# The maximum credit of a connection, and the credit that is restored per second.
 _MOST: Final = 2000.0
 _PER_SECOND: Final = 1.0
-# These frames cost more, because a reset stream wastes the work that was started for it, and each setting is evaluated.
+# These frames are more expensive, because the work for a reset stream is wasted, and each setting is evaluated.
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION = 0, 1, 3, 4, 9
 _COSTS: Final = {_RST_STREAM: 10.0, _SETTINGS: 10.0}
-# A client acknowledges received data with at most two frames for each 4 KiB.
+# A client acknowledges received data with at most two frames per 4 KiB.
 _BYTES_PER_FRAME: Final = 2048
-# Bodies arrive in long frames; a short data frame costs as much as any other frame.
+# Bodies usually arrive in long frames. A short data frame is as expensive as any other frame.
 _SHORT_BYTES: Final = 256
-# Largest encoded head of a request.
+# Maximum encoded size of the headers of a request.
 _HEAD_BYTES: Final = 32 * 1024
-# Largest frame that is neither a head nor a body.
+# Maximum size of a frame that contains neither headers nor a part of a body.
 _OTHER_BYTES: Final = 4096
 
 _PREFACE_BYTES: Final = 24
@@ -34,16 +34,16 @@ _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
 class FloodError(ProtocolError):
-    """A client sent more frames than any valid use needs."""
+    """A client sent more frames than any valid use requires."""
 
     error_code = ErrorCodes.ENHANCE_YOUR_CALM
 
 
 class FrameMeter:
-    """Credit of one connection for additional frames.
+    """The credit of one connection for additional frames.
 
     Args:
-        clock: returns the seconds of a monotonic clock.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,19 +52,19 @@ class FrameMeter:
         # Remaining bytes of the current frame, and the received part of an incomplete frame header.
         self._rest, self._cut = _PREFACE_BYTES, b""
         self._head_bytes = 0
-        # Whether the current frame is a part of a request head.
+        # Whether the current frame contains headers of a request.
         self._in_head = False
 
     def earn(self, sent_bytes: int) -> None:
-        """Restore credit after a request was answered with this number of bytes."""
+        """Restore credit after a response with this number of bytes was sent."""
         self._left = min(_MOST, self._left + 1 + sent_bytes / _BYTES_PER_FRAME)
 
     def take(self, data: bytes, place: int = 0) -> int:
-        """Count the frames of received data up to the end of the first request head; return where it ends.
+        """Count the frames in received data up to the end of the first request headers, and return this position.
 
         Args:
-            data: received data.
-            place: where to start.
+            data: the received data.
+            place: the position of the first byte to process.
 
         Raises:
             FloodError: the client exceeded a limit.

@@ -1,4 +1,4 @@
-"""Configuration of the h2 library: frames, headers and windows, with the limits that clients receive as settings."""
+"""Configuration of the h2 library: frames, headers and flow-control windows, with the limits in the settings frame."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-# Number of concurrent requests. Go clients start this number of requests before they receive the settings.
+# Maximum number of concurrent requests. Go clients start this number of requests before they receive the settings.
 MOST_STREAMS: Final = 128
-# Go clients send a body in frames of the maximum size, and each frame costs the same regardless of its size.
+# Go clients send a body in frames of the maximum size, and the cost of a frame does not depend on its size.
 _FRAME_BYTES: Final = 128 * 1024
-# Bytes in flight for one body, and for all bodies. Bodies are read as they arrive, so larger windows have no benefit.
+# Maximum number of bytes in flight for one body and for all bodies. Bodies are read as they arrive, so larger windows
+# have no benefit.
 _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _FIRST_WINDOW: Final = 65_535
@@ -25,19 +26,19 @@ _SETTINGS: Final = {
     SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS_BYTES,
 }
-# The headers of this server's responses need no validation.
+# The response headers of this server require no validation.
 _CONFIGURATION: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
     validate_outbound_headers=False,
     normalize_outbound_headers=False,
 )
-# The library formats each frame for a debug log, including the bytes of a body, although the log is not used.
+# The library formats each frame for a debug log, including body data, although the log is not used.
 Frame.__repr__ = object.__repr__  # type: ignore[method-assign]
 
 
 def make_frames() -> H2Connection:
-    """Return the frames of a new connection, with the initial frames ready to be sent."""
+    """Return the h2 object for a new connection, with the initial frames ready to be sent."""
     frames = H2Connection(_CONFIGURATION)
     # The limits apply from the first frame, before the client acknowledges them.
     frames.local_settings = Settings(client=False, initial_values=_SETTINGS)

@@ -1,4 +1,4 @@
-"""An HTTP/2 request while it arrives, and the unsent rest of the response."""
+"""An HTTP/2 request while it arrives, and the unsent part of its response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StreamHeaders:
     """The headers of a request, with case-insensitive names.
 
     Args:
-        items: names in lower case, and values.
+        items: the header names in lower case, and their values.
     """
 
     __slots__ = ("_items",)
@@ -35,20 +35,21 @@ class StreamHeaders:
 
 
 class Stream:
-    """One request, a `Request`, and the rest of the response.
+    """A `Request`, and the unsent part of its response.
 
     Args:
         number: the number of the stream.
         items: the names and values of the headers.
         names: the names in the verified client certificate.
-        taken: called with the number of body bytes that were read, so that the client may send the same number again.
+        taken: called with the number of body bytes that were read, so that the client may send as many additional
+            bytes.
         limit: a function that closes the connection after at most the given number of seconds.
 
     Attributes:
         rest: the unsent part of the response.
-        complete: whether the whole request has arrived.
+        complete: whether the complete request has arrived.
         lost: whether the client no longer waits for a response.
-        timer: the timer that drops the response.
+        timer: the timer that discards the response if the client does not read it.
     """
 
     __slots__ = (
@@ -86,17 +87,17 @@ class Stream:
         self.rest = _EMPTY
         self.timer: asyncio.TimerHandle | None = None
         self._taken = taken
-        # Each with its size in the flow-control windows, including padding.
+        # Received parts of the body, each with its size in the flow-control windows, including padding.
         self._pieces = deque[tuple[bytes, int]]()
         self._waiting: asyncio.Future[None] | None = None
 
     @property
     def protocol(self) -> str:
-        """Protocol of the request."""
+        """The protocol of the request."""
         return HTTP_2
 
     def take(self) -> bytes | None:
-        """Return the whole body if it has already arrived, otherwise None."""
+        """Return the complete body if it has already arrived; otherwise, return None."""
         if not self.complete:
             return None
         body = b"".join(piece for piece, _ in self._pieces)
@@ -105,7 +106,7 @@ class Stream:
         return body
 
     async def read(self) -> bytes:
-        """Return the next received part of the body; empty at its end.
+        """Return the next part of the body; empty at the end of the body.
 
         Raises:
             ConnectionError: the client disconnected or reset the stream.
@@ -124,12 +125,12 @@ class Stream:
             await self._waiting
 
     def feed(self, piece: bytes, counted: int) -> None:
-        """Add a part of the body, and its size in the flow-control windows."""
+        """Add a part of the body, with its size in the flow-control windows."""
         self._pieces.append((piece, counted))
         self._wake()
 
     def end(self) -> None:
-        """Record that the whole request has arrived."""
+        """Record that the complete request has arrived."""
         self.complete = True
         self._wake()
 
@@ -140,13 +141,13 @@ class Stream:
         self._wake()
 
     def drop(self) -> int:
-        """Discard the unread part of the body; return its size in the flow-control windows."""
+        """Discard the unread part of the body, and return its size in the flow-control windows."""
         counted = sum(each for _, each in self._pieces)
         self._pieces.clear()
         return counted
 
     def stop_timer(self) -> None:
-        """Cancel the timer that drops the response."""
+        """Cancel the timer that discards the response."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -1,7 +1,7 @@
 """Formats of the pod annotations in which other systems record a pod's cards.
 
-accelkit writes them with the Binding, completes them after the allocation, and reads them when it adopts pods of the
-system.
+accelkit writes the annotations with the Binding, completes them after the allocation, and reads them when it adopts
+pods from the other system.
 """
 
 from accelkit.vendors.annotations.cards_by_container import CardsByContainer

@@ -1,6 +1,6 @@
-"""Annotation format of Intel's GPU Aware Scheduling: the names of the cards of each container.
+"""Annotation format of Intel's GPU Aware Scheduling, with the names of the cards for each container.
 
-Intel's GPU plugin also reads it.
+Intel's GPU plugin also reads this format.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from accelkit.vendors.card_numbers import parse_card_name
 
 
 class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="cards"):
-    """Annotation keys.
+    """Keys of the annotations in this format.
 
     Attributes:
-        cards: the cards, such as `card0,card1|card2`, with one part for each app container. The part of a container
-            without cards is empty.
-        assumed_at: the time of the Binding, in nanoseconds of Unix time.
+        cards: the cards, such as `card0,card1|card2`, with one section for each app container. The section is empty for
+            a container without cards.
+        assumed_at: the time of the Binding, as Unix time in nanoseconds.
     """
 
     cards_key: str = msgspec.field(name="cards")
@@ -29,7 +29,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all annotations that are written."""
+        """The keys of all annotations that accelkit writes."""
         return (self.cards_key, self.assumed_at)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
@@ -41,7 +41,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return {self.cards_key: self._text(granted), self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
-        """Return the annotations to change after the kubelet has allocated the devices.
+        """Return the annotations to update after the kubelet has allocated the devices.
 
         Raises:
             AssignmentError: a card has no number.
@@ -52,7 +52,7 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     def read_card_numbers(
         self, present: Mapping[str, str], containers: Sequence[str]
     ) -> Mapping[str, Sequence[int]] | None:
-        """Return the numbers of the cards of each of these containers; None if the annotation is missing.
+        """Return the card numbers for each of these containers; None if the annotation is missing.
 
         Raises:
             AssignmentError: the annotation is invalid.

@@ -1,4 +1,4 @@
-"""Annotations with memory limits of containers, which a vendor's plug-in of the container runtime enforces."""
+"""Annotations with the memory limits of containers, which a vendor's container runtime plug-in enforces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST_NAME: Final = 63
 
 
 def write_container_limits(assignment: Assignment, cards: Mapping[str, Card]) -> dict[str, str]:
-    """Return the annotations with the memory that each container may use on each of its cards.
+    """Return the annotations that contain the memory that each container may use on each of its cards.
 
-    One amount applies to all cards of a container. Therefore, a container with different shares gets no annotation.
-    Containers with whole cards, and containers whose name is too long for a key, get no annotation either.
+    One amount applies to all cards of a container, so no annotation is written for a container with different shares.
+    No annotation is written for containers with whole cards, or with a name that is too long for a key.
 
     Args:
         assignment: the assignment of a pod.

@@ -1,4 +1,4 @@
-"""The cards of a pod, in the form that the annotations of other systems require."""
+"""The assigned cards of a pod, in the format that the annotations of other systems require."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.vendors.card_numbers import parse_number
 
 
 def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
-    """Return the number of the card in the annotation `key`, for each of these containers.
+    """Return the number of the pod's only card from the annotation `key`, for each of these containers.
 
     Raises:
         AssignmentError: the annotation is not a number.
@@ -44,7 +44,7 @@ class Granted:
         return self.assignment.containers.get(container, ())
 
     def find_card_number(self, card: str) -> int:
-        """Return the number by which other systems identify a card.
+        """Return the number that other systems use to identify a card.
 
         Raises:
             AssignmentError: the card has no number.
@@ -55,11 +55,11 @@ class Granted:
         return found.number
 
     def count_units(self, *shares: Share) -> int:
-        """Return the combined memory of shares, in units."""
+        """Return the total memory of shares, in units."""
         return sum(share.memory_bytes for share in shares) // self.unit_bytes
 
     def list_memory_shares(self) -> Mapping[str, Sequence[Share]]:
-        """Return the memory shares by container, without whole cards and without `MOVING`."""
+        """Return the memory shares by container. Whole cards and `MOVING` are omitted."""
         found = {
             name: [share for share in shares if not share.whole]
             for name, shares in self.assignment.containers.items()

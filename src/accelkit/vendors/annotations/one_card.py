@@ -1,4 +1,4 @@
-"""Annotation format of Enflame's GCUShare of 2022 and Aliyun's gpushare: the number of a pod's only card."""
+"""Annotation format of Enflame's GCUShare from 2022 and Aliyun's gpushare, with the number of a pod's only card."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from accelkit.vendors.annotations.granted import Granted, read_same_card
 
 
 class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="one-card"):
-    """Annotation keys.
+    """Keys of the annotations in this format.
 
     Attributes:
         card: the number of the card.
-        request: the number of memory units of the whole pod.
+        request: the total number of memory units that the pod requests.
         capacity: the number of memory units of the card.
-        assigned: `false` after the Binding, `true` after the allocation.
-        assumed_at: the time of the Binding, in nanoseconds of Unix time.
-        assigned_at: the time of the allocation, in nanoseconds of Unix time; empty if the system has no such key.
+        assigned: the state, which is `false` after the Binding, and `true` after the allocation.
+        assumed_at: the time of the Binding, as Unix time in nanoseconds.
+        assigned_at: the time of the allocation, as Unix time in nanoseconds; empty if the system does not have this
+            key.
     """
 
     card: str
@@ -30,12 +31,12 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all annotations that are written."""
+        """The keys of all annotations that accelkit writes."""
         keys = (self.card, self.request, self.capacity, self.assigned, self.assumed_at, self.assigned_at)
         return tuple(key for key in keys if key)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return the annotations to write with the Binding; none for a pod without exactly one card.
+        """Return the annotations to write with the Binding; empty if the pod does not have exactly one card.
 
         Raises:
             AssignmentError: the card has no number.
@@ -45,7 +46,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return the annotations to change after the kubelet has allocated the devices; none if all are up to date.
+        """Return the annotations to update after the kubelet has allocated the devices; empty if they are up to date.
 
         Raises:
             AssignmentError: the card has no number.

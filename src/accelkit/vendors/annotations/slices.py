@@ -1,4 +1,4 @@
-"""Annotation format of Enflame's GCUShare, as published in 2025: the slices of a pod's only card, by container."""
+"""Annotation format of Enflame's GCUShare from 2025, with the slices of a pod's only card for each container."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class _Container(msgspec.Struct):
 
 
 class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slices"):
-    """Annotation keys.
+    """Keys of the annotations in this format, and the number of slices.
 
     Attributes:
-        card: the number that the driver assigns to the card.
-        request: the number of slices of the whole pod.
-        assigned: `false` after the Binding, `true` after the allocation.
-        assumed_at: the time of the Binding, in nanoseconds of Unix time.
-        containers: JSON with `allocated` and `request` for each container.
+        card: the number that the driver assigned to the card.
+        request: the total number of slices that the pod requests.
+        assigned: the state, which is `false` after the Binding, and `true` after the allocation.
+        assumed_at: the time of the Binding, as Unix time in nanoseconds.
+        containers: a JSON object with `allocated` and `request` for each container.
         per_card: the number of slices per card.
     """
 
@@ -36,11 +36,11 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all annotations that are written."""
+        """The keys of all annotations that accelkit writes."""
         return (self.card, self.request, self.assigned, self.assumed_at, self.containers)
 
     def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
-        """Return the annotations to write with the Binding; none for a pod without exactly one card.
+        """Return the annotations to write with the Binding; empty if the pod does not have exactly one card.
 
         Raises:
             AssignmentError: the card has no number.
@@ -50,7 +50,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
     def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - the signature of all formats
-        """Return the annotations to change after the kubelet has allocated the devices.
+        """Return the annotations to update after the kubelet has allocated the devices.
 
         Raises:
             AssignmentError: the card has no number.
@@ -74,7 +74,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         return read_same_card(self.card, text, containers)
 
     def count_slices(self, compute: int) -> int:
-        """Return an amount of compute as a number of slices."""
+        """Convert an amount of compute to a number of slices."""
         return round(compute * self.per_card / WHOLE_COMPUTE)
 
     def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str] | None:

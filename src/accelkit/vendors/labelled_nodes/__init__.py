@@ -1,1 +1,1 @@
-"""Readers of the cards in node labels and node status, in the formats of other systems."""
+"""Readers of cards from node labels and node status, in the formats of other systems."""

@@ -1,7 +1,7 @@
-"""Parser for node labels in which other systems list cards.
+"""Parser for node labels that other systems use to list cards.
 
-The value of a label has at most 63 characters. A longer value continues under the same key with the suffix 2, 3…. Each
-further part begins with `Z`, because a value must not begin with a dot.
+The value of a label has at most 63 characters. A longer value is continued in labels with the same key and the suffix
+2, 3 and so on. Each continuation begins with `Z`, because a value must not begin with a dot.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from accelkit.vendors.card_numbers import parse_card_name, parse_number
 from accelkit.vendors.dialect import CardLabels, Dialect
 
 _CONTINUES: Final = "Z"
-# The value of a label that disables a card together with its PCI group.
+# The value of a label that disables both a card and its PCI group.
 _WHOLE_GROUP: Final = "PCI_GROUP"
 _TILE: Final = "gt"
 
 
 def join_label(labels: Mapping[str, str], key: str) -> str:
-    """Return the joined parts of a label; empty if it is missing, or if a further part does not begin with `Z`."""
+    """Return the joined value of a label; empty if it is missing, or if a continuation does not begin with `Z`."""
     keys = takewhile(labels.__contains__, (f"{key}{number}" for number in count(2)))
     parts = [labels[each] for each in keys]
     if not all(part.startswith(_CONTINUES) for part in parts):
@@ -49,7 +49,7 @@ def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int,
 
 
 def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) -> frozenset[str]:
-    """Return the names of the cards that labels of a node exclude from placement, such as `card3`."""
+    """Return the names, such as `card3`, of the cards that labels of a node exclude from placement."""
     found = set[str]()
     for dialect in dialects:
         if prefix := dialect.disabled_cards:
@@ -64,7 +64,7 @@ def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) 
 
 
 def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
-    """Return the number and NUMA node of each card in a label; invalid parts are omitted."""
+    """Return the number and NUMA node of each card in a label; invalid entries are omitted."""
     found = list[tuple[int, int]]()
     for part in join_label(labels, key).split("_"):
         node, _, cards = part.partition("-")
@@ -75,7 +75,7 @@ def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int
 
 
 def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of the pairs of linked cards in a label, which identifies cards by their positions.
+    """Return the card numbers of each pair of linked cards in a label, which identifies cards by their positions.
 
     Args:
         labels: the labels of a node.
@@ -93,7 +93,7 @@ def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> t
 
 
 def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return the number of the card and of the tile for each tile that labels of a node disable."""
+    """Return the card number and tile number of each tile that labels of a node disable."""
     found = set[tuple[int, int]]()
     for key in labels:
         for prefix in prefixes:
@@ -105,12 +105,12 @@ def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[
 
 
 def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
-    """Return the name of the card that a label of a node prefers, such as `card3`; empty if there is none."""
+    """Return the name, such as `card3`, of the card that a node label marks as preferred; empty if there is none."""
     suffix = dialect.preferred_card
     return next((value for key, value in sorted(labels.items()) if suffix and key.endswith(suffix)), "")
 
 
 def _find_group(labels: Mapping[str, str], key: str, name: str) -> set[str]:
-    """Return the names of the cards in the PCI group of a card. Groups are written as `0.1_2.3`."""
+    """Return the names of the cards in the PCI group of a card. Groups have the format `0.1_2.3`."""
     groups = ({f"card{number}" for number in group.split(".")} for group in join_label(labels, key).split("_"))
     return next((group for group in groups if name in group), set())

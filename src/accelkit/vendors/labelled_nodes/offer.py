@@ -1,6 +1,7 @@
 """Reader of the cards of a node and their total amounts, from the labels and the status of the node.
 
-All cards of a node are considered equal: each has an equal part of the node's allocatable amounts, rounded down.
+All cards of a node are considered equal: each card has an equal part of the node's allocatable amounts, rounded
+down.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """Cards and amounts of a node from sources other than the inventory of accelkit's agent.
+    """The cards and amounts of a node, from sources other than the inventory of accelkit's agent.
 
     Attributes:
         vendor: the vendor of the cards.
@@ -40,9 +41,9 @@ class NodeOffer(msgspec.Struct, frozen=True):
         numa: the pairs of card number and NUMA node.
         links: the numbers of each pair of linked cards.
         link_kind: the name of these links.
-        tiles: the resource that counts tiles, reduced by `tiles_out`.
-        tiles_out: for each disabled tile, the number of its card and of the tile.
-        preferred: the name of the card that is assigned first, such as `card3`; empty for none.
+        tiles: the resource that counts tiles. Its amount is reduced by `tiles_out`.
+        tiles_out: the card number and tile number of each disabled tile.
+        preferred: the name of the card that is assigned first, such as `card3`; empty if there is none.
         problem: the reason why the labels cannot be read, as a sentence; empty if they can be read.
     """
 
@@ -63,12 +64,13 @@ NOTHING: Final = NodeOffer()
 
 
 def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
-    """Return the offer of a node according to the first of these dialects that reads labels and amounts."""
+    """Return the cards and amounts of a node, from the first of these dialects that reads labels and amounts."""
     dialect = next((each for each in dialects if each.card_labels and each.resources.amounts), None)
     if dialect is None or dialect.card_labels is None:
         return NOTHING
     names = dialect.resources
-    # A kubelet removes unhealthy devices from allocatable. The inventory of accelkit's agent states which they are.
+    # A kubelet subtracts unhealthy devices from the allocatable amounts. The inventory of accelkit's agent specifies
+    # which devices are unhealthy.
     counted = names.counts if node.find_annotation(INVENTORY_ANNOTATION) else ()
     allocatable, capacity = node.status.allocatable or {}, node.status.capacity or {}
     found = {key: text for key, text in allocatable.items() if key.startswith(names.amounts)}
@@ -97,7 +99,7 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
 
 
 def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
-    """Return the inventory of a node without accelkit's agent, with the card names in the node's labels.
+    """Return the inventory of a node without accelkit's agent, with the card names from the node's labels.
 
     Raises:
         InventoryError: the labels cannot be read.
@@ -114,7 +116,7 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
 
 
 def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return the inventory with the facts of the offer: each card has its part of the node's amounts.
+    """Return the inventory with the facts from the offer added. Each card gets an equal part of the node's amounts.
 
     NUMA nodes and links from accelkit's agent take precedence.
     """
@@ -140,7 +142,7 @@ def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
 
 
 def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amounts:
-    """Return a card's part of the amounts; an amount of less than one per card is omitted."""
+    """Return one card's part of the amounts. An amount of less than one per card is omitted."""
     has = {name: amount for name, amount in part.items() if amount > 0}
     if offer.tiles in has:
         has[offer.tiles] -= sum(number == card.number and tile < has[offer.tiles] for number, tile in offer.tiles_out)
@@ -148,7 +150,7 @@ def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amou
 
 
 def _read(text: str) -> int:
-    # Kubelets write quantities. Any other text counts as 0.
+    # Kubelets write valid quantities. Any other text is treated as 0.
     try:
         return parse_quantity(text)
     except QuantityError:

@@ -205,7 +205,7 @@ def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_ge
     assert told(found, "Ready") == ("False", "Pending")
     assert "team/p" in message(found, "Ready")
     known = world(desired(B, verified=False, refusal=REFUSED), stored=both, links=LINKED)
-    assert "pods still get the former digest" in message(entry(known, B), "Ready")
+    assert "pods still get the previous digest" in message(entry(known, B), "Ready")
 
 
 def test_a_former_digest_is_told_of_while_pods_have_it():

@@ -1,1 +1,1 @@
-"""Predictions of whether nodes will work with a different kernel, Kubernetes version or driver."""
+"""Predictions whether nodes will work with a different kernel, Kubernetes version or driver version."""

@@ -1,4 +1,4 @@
-"""Answers about future versions: yes, no or unknown for a node and a question, with a reason and the next action."""
+"""Answers about future versions: yes, no or unknown for each node and question, with a reason and the next action."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Aspect(StrEnum):
 
 
 class Works(StrEnum):
-    """Whether a node will work, with the best value first."""
+    """Whether a node will work; the best value is first."""
 
     YES = "yes"
     UNKNOWN = "unknown"
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class FutureVersions(msgspec.Struct, frozen=True):
-    """The future versions to check; a component with an empty field is not checked.
+    """The future versions to check. A component is not checked if its field is empty.
 
     Attributes:
         kernel: a release, for example `5.14.0-503.11.1.el9_5.x86_64`.
@@ -63,7 +63,7 @@ class FutureVersions(msgspec.Struct, frozen=True):
 
 
 class RequestedApi(msgspec.Struct, frozen=True):
-    """A deprecated API version that a client requests; `removed` is the version without it, for example `1.32`."""
+    """A deprecated API version that a client requests; `removed` is the release that removes it, such as `1.32`."""
 
     api_version: str
     resource: str
@@ -71,12 +71,12 @@ class RequestedApi(msgspec.Struct, frozen=True):
 
 
 class FutureFacts(msgspec.Struct, frozen=True):
-    """Facts about the cluster, except its nodes; None for facts that could not be read.
+    """Facts about the cluster except its nodes; facts that could not be read are None.
 
     Attributes:
-        server: version of the API server, for example `v1.34.4`.
-        requested: deprecated APIs in use.
-        slice_fields: by node, the DRA features that its ResourceSlices use, as keys of `gates`.
+        server: the version of the API server, for example `v1.34.4`.
+        requested: the deprecated APIs in use.
+        slice_fields: for each node, the gated DRA features that its ResourceSlices use, as keys of `gates`.
         images: whether each image exists in its registry; None if this is unknown.
         packages: whether a node's package manager has the driver's packages; None if this is unknown.
         caches: the labels of the cluster's kernel caches, by name; None for an unreadable cache.
@@ -91,11 +91,11 @@ class FutureFacts(msgspec.Struct, frozen=True):
 
 
 def answer(node: str, aspect: Aspect, works: Works, reason: DriverReason, evidence: str) -> Answer:
-    """Return an answer with the next action for its reason."""
+    """Return an answer, with the next action for the reason."""
     return Answer(node, aspect, works, reason, evidence, NEXT_ACTIONS[reason])
 
 
 def find_worst(answers: Iterable[Answer]) -> Answer | None:
-    """Return the worst answer, or the first one if several are equally bad; None if there are no answers."""
+    """Return the worst answer; the first answer if several are equally bad, and None if there are no answers."""
     order = list(Works)
     return max(answers, key=lambda each: order.index(each.works), default=None)

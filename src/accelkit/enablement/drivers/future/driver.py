@@ -1,4 +1,4 @@
-"""Prediction of whether a node will work with a different driver version, given its delivery and the kernel caches."""
+"""Prediction whether a node will work with a different driver version, based on driver delivery and kernel caches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.texts import list_some
 
 
 def judge_driver(node: DriverNode, question: FutureVersions, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
-    """Return whether a node will work with this driver version: the worst answer about delivery and caches."""
+    """Return the worst answer about the delivery of this driver version to a node and about the kernel caches."""
     vendors = [vendor for vendor in node.vendors if not question.vendor or vendor == question.vendor]
     if not vendors:
         which = f"of {question.vendor}" if question.vendor else "that need a driver"
@@ -43,7 +43,7 @@ def _judge_delivery(
     for vendor in vendors:
         driver = delivery.drivers.get(vendor)
         if delivery.mode == "preinstalled":
-            # The administrator installs the driver, so only its effects are judged.
+            # The administrator installs the driver, so only the effects of the driver are evaluated.
             continue
         if driver is None:
             yield _answer(node, Works.UNKNOWN, "NotConfigured", f"accelkit_driver_vendors does not contain {vendor}")
@@ -75,7 +75,7 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
     )
     unread = sorted(name for name, labels in facts.caches.items() if labels is None)
     read = {name: labels for name, labels in sorted(facts.caches.items()) if labels is not None}
-    # Caches that do not load before the change are ignored.
+    # Ignore caches that cannot be loaded before the change.
     today = {name: judge(labels, before).fit for name, labels in read.items()}
     then = {name: judge(read[name], after).fit for name, fit in today.items() if fit is not Fit.NONE}
     if lost := [name for name, fit in then.items() if fit is Fit.NONE]:

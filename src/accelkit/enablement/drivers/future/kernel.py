@@ -1,4 +1,4 @@
-"""Prediction of whether a node's cards have drivers for a different kernel."""
+"""Prediction whether a node's cards have drivers for a different kernel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class DriverDelivery(msgspec.Struct, frozen=True):
 
 
 def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver, version: str = "") -> str:
-    """Return the image that a node would get; empty if there is none.
+    """Return the driver image for a node and a kernel; empty if there is none.
 
-    The image is for the node's current operating system. Images for kernels of a different release are found only if
-    the pattern does not contain the operating system.
+    The image name contains the node's current operating system if the pattern does. Therefore, images for kernels of a
+    different operating system release are found only if the pattern does not contain the operating system.
     """
     variables = list_variables(kernel, node.system, vendor, version or driver.version)
     return fill_pattern(driver.find_pattern(kernel), variables)
@@ -39,7 +39,7 @@ def find_image(node: DriverNode, vendor: str, kernel: str, driver: VendorDriver,
 def list_images(
     nodes: Iterable[DriverNode], delivery: DriverDelivery, kernel: str, version: str = "", vendor: str = ""
 ) -> set[str]:
-    """Return the images that the answers depend on; an empty kernel stands for the kernel of each node."""
+    """Return the images that the answers depend on; an empty kernel means each node's current kernel."""
     if delivery.mode not in {"container", "kmm"}:
         return set()
     return {
@@ -52,7 +52,7 @@ def list_images(
 
 
 def judge_kernel(node: DriverNode, kernel: str, delivery: DriverDelivery, facts: FutureFacts) -> Answer:
-    """Return whether a node's cards have drivers for this kernel: the worst answer over its vendors."""
+    """Return whether a node's cards have drivers for this kernel, as the worst answer over the vendors of the cards."""
     if kernel == node.kernel:
         return _answer(node, Works.YES, "Works", f"the node already runs {kernel}")
     if not node.vendors:

@@ -1,4 +1,4 @@
-"""Prediction of whether a node works with a different Kubernetes version: version skew, removed APIs, feature gates."""
+"""Prediction whether a node works with a different Kubernetes version: version skew, removed APIs, feature gates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MINOR: Final = re.compile(r"^v?1\.(\d{1,9})(?:\.|$|[+-])")
 
 
 class FeatureGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature gate, with the version that introduces it and the version in which it is enabled by default."""
+    """A feature gate, with the version that introduces it and the version that enables it by default."""
 
     gate: str
     since: str
@@ -39,13 +39,13 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def load_table() -> Table:
-    """Return the table of changes between minor versions."""
+    """Return the table of changes between minor versions of Kubernetes."""
     file = resources.files("accelkit.enablement.drivers.future") / "data" / "kubernetes.yaml"
     return msgspec.convert(load_yaml(file.read_text()), Table)
 
 
 def read_minor(version: str) -> int | None:
-    """Return the minor version of `1.36`, `v1.36.2` or `v1.36.2+k3s1`; None for an invalid version."""
+    """Return the minor version from a text such as `1.36`, `v1.36.2` or `v1.36.2+k3s1`; None if it is invalid."""
     found = _MINOR.match(version)
     return None if found is None else int(found[1])
 
@@ -53,7 +53,7 @@ def read_minor(version: str) -> int | None:
 def judge_kubernetes(node: DriverNode, version: str, facts: FutureFacts) -> Answer:
     """Return whether a node will work after an upgrade of the API server to this version.
 
-    If there are several obstacles, the answer describes the worst one.
+    If there are several obstacles, the answer describes the worst obstacle.
     """
     target = read_minor(version)
     if target is None:
@@ -122,7 +122,7 @@ def _is_removed(api_version: str, resource: str, removed: str, target: int) -> b
 
 
 def list_lost_kinds(target: int) -> list[str]:
-    """Return the kinds that accelkit's playbooks apply but this version does not serve in any supported API version."""
+    """Return the kinds that accelkit's playbooks apply but this version does not serve in any usable API version."""
     return sorted(
         kind.name for kind in KINDS if all(_is_removed(each, kind.plural, "", target) for each in kind.versions)
     )

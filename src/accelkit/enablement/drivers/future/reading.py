@@ -24,17 +24,18 @@ from accelkit.model.object_meta import ObjectIdentity
 
 _REQUESTED: Final = re.compile(rb"^apiserver_requested_deprecated_apis\{([^}]*)\} 1(?:\.0)?\s*$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
-# The time limit for all cache images, whose registries are chosen by users, and the number of parallel requests.
+# The time limit for all cache images, whose registries users choose, and the number of parallel requests.
 _CACHES_SECONDS: Final = 120.0
 _AT_ONCE: Final = 4
-# The newest version comes first. A cluster that serves none of these versions does not support DRA.
+# The newest version is first. A cluster that does not serve any of these versions does not support DRA.
 _SLICE_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 
 
 async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None:
-    """Return the deprecated APIs that were requested since the API server started; None if they cannot be read.
+    """Return the deprecated APIs that were requested since the API server started; None if they are unreadable.
 
-    If a cluster has several API servers, only one of them responds, so requests to the others are missing.
+    If a cluster has several API servers, only one API server responds, so requests to the other API servers are
+    missing.
     """
     try:
         text = await api.get("/metrics")
@@ -44,7 +45,7 @@ async def read_requested_apis(api: ApiClient) -> tuple[RequestedApi, ...] | None
 
 
 def parse_requested_apis(text: bytes) -> tuple[RequestedApi, ...]:
-    """Return the deprecated APIs in the metrics of an API server."""
+    """Return the deprecated APIs that the metrics of an API server list."""
     found = list[RequestedApi]()
     for match in _REQUESTED.finditer(text):
         labels = dict(_LABEL.findall(match[1].decode(errors="replace")))
@@ -65,7 +66,7 @@ class _Slice(msgspec.Struct):
 
 
 async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
-    """Return the DRA features that each node's ResourceSlices use; None if unreadable, empty if there are none."""
+    """Return the DRA features that each node's ResourceSlices use; None if the ResourceSlices are unreadable."""
     slices: list[_Slice] = []
     for version in _SLICE_VERSIONS:
         try:
@@ -84,7 +85,7 @@ async def read_slice_fields(api: ApiClient) -> dict[str, frozenset[str]] | None:
 
 
 def find_fields(devices: Iterable[dict[str, Any]]) -> frozenset[str]:
-    """Return the gated fields that devices use; `devices` means that any devices exist."""
+    """Return the gated fields that a ResourceSlice uses; `devices` is included if the slice contains any devices."""
     known = load_table().gates.keys()
     found = {"devices"} & known if devices else set[str]()
     for device in devices:
@@ -115,9 +116,9 @@ class _Cache(msgspec.Struct):
 async def read_caches(api: ApiClient, settings: RegistrySettings) -> dict[str, ImageLabels | None] | None:
     """Return the image labels of all kernel caches, by name; None if the caches cannot be listed.
 
-    A cluster without these kinds has no caches. The function reads the digest that the controller verified, not the
-    current tag. It skips namespaced caches without such a digest, because no node loads them, and they may refer to any
-    registry.
+    If these kinds do not exist, the cluster has no caches. The function reads the digest that the controller verified,
+    not the current tag. It skips namespaced caches without such a digest, because nodes do not load them, and because
+    they may refer to any registry.
     """
     caches: list[_Cache] = []
     for plural in ("gkmcaches", "clustergkmcaches"):

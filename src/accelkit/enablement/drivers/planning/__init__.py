@@ -1,1 +1,1 @@
-"""DaemonSets, builds and modules that the drivers need, for the kernels that the nodes run."""
+"""DaemonSets, image builds and kernel modules that the drivers need for the kernels of the nodes."""

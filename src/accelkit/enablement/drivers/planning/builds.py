@@ -20,18 +20,18 @@ _DIGEST: Final = 8
 
 
 class PlannedBuild(msgspec.Struct, frozen=True):
-    """A Job.
+    """A Job that builds an image.
 
     Attributes:
-        name: the name of the ConfigMap with the Containerfile, which depends on the image and the text. The name of the
-            Job begins with this name and ends with part of a hash of all data that its pods depend on.
-        image: the image that it pushes.
-        builder: the image that builds.
+        name: the name of the ConfigMap with the Containerfile, which depends on the image and the text. The Job's name
+            begins with this name and ends with the start of a hash of all data that the Job's pods depend on.
+        image: the image that the Job pushes.
+        builder: the builder image.
         args: the arguments of the builder, with variables replaced by their values.
         containerfile: the text of the Containerfile.
         push_secret: name of a Secret; empty for none.
         entitlement_secret: name of a Secret; empty for none.
-        node_selector: labels of the nodes that build; empty for any node.
+        node_selector: labels of the nodes on which the Job may run; empty for any node.
     """
 
     name: str
@@ -50,10 +50,10 @@ def plan_builds(
     images: Mapping[str, bool | None],
     systems: Mapping[str, System],
 ) -> tuple[PlannedBuild, ...]:
-    """Return the Jobs for images that are known to be missing, but not for images whose existence is unknown.
+    """Return the Jobs for the images that are known to be missing, but not for images whose existence is unknown.
 
     Args:
-        sets: the planned sets.
+        sets: the planned DaemonSets.
         drivers: the drivers by vendor.
         images: whether each image exists.
         systems: the operating systems of the nodes, by node.
@@ -66,7 +66,7 @@ def plan_builds(
         system = systems.get(planned.nodes[0], System()) if planned.nodes else System()
         variables = {
             **list_variables(planned.kernel, system, planned.vendor, planned.version),
-            # A build needs the exact kernel release, not the form that is used in tags.
+            # A build needs the exact kernel release, not the modified release that is used in tags.
             "KERNEL_FULL_VERSION": planned.kernel,
             "IMAGE": planned.image,
             "CONTAINERFILE": CONTAINERFILE,

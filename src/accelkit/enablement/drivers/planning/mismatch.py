@@ -1,4 +1,4 @@
-"""Detection of nodes whose kernel or driver differs from the recorded or desired one."""
+"""Detection of nodes whose kernel or driver differs from the recorded or desired version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.texts import shorten
 
 
 def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver]) -> Iterator[Problem]:
-    """Yield the mismatches on nodes with cards, for each node and vendor.
+    """Yield the mismatches for each vendor of cards on each node.
 
     An unknown version is reported as `DriverVersionUnknown`, which is not an error.
 
@@ -25,7 +25,7 @@ def find_mismatches(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDri
         recorded = node.labels.get(DRIVER_KERNEL_LABEL)
         if recorded is not None and node.kernel and recorded != build_label(node.kernel):
             text = f"the driver was chosen for kernel {recorded}, but the node runs {node.kernel}"
-            # The driver for the other kernel is not loaded, so its state is unknown.
+            # The driver for the recorded kernel is not loaded, so the state of the driver is unknown.
             yield Problem("KernelDriverMismatch", text, (node.name,))
             continue
         for vendor in node.vendors:

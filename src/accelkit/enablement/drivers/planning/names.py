@@ -1,4 +1,4 @@
-"""Names of objects that exist once per kernel: DaemonSets and Jobs."""
+"""Names of DaemonSets and Jobs, which exist once per kernel."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _EXPECTED: Final = re.compile(r"^[a-z0-9._-]*$")
 
 
 def build_name(prefix: str, vendor: str, kernel: str, *, distinct: bool = False) -> str:
-    """Return the name of a vendor's DaemonSet for a kernel, at most `MAX_NAME` characters.
+    """Return the name of a vendor's DaemonSet for a kernel, with at most `MAX_NAME` characters.
 
-    It ends with part of a hash if characters were removed or replaced, so that the names for different kernels do not
-    collide.
+    The name ends with the start of a hash if characters were removed or replaced, so that the names for different
+    kernels do not collide.
 
     Args:
         prefix: the prefix of the name.
         vendor: the vendor of the cards.
         kernel: the release of the kernel.
-        distinct: whether the hash is required because another kernel would get the same name.
+        distinct: whether the hash is required because another kernel would result in the same name.
     """
     name = _NOT_IN_NAMES.sub("-", f"{prefix}-{vendor}-{kernel}".lower()).strip("-.")
     name = re.sub(r"-*\.-*", ".", name)

@@ -1,4 +1,4 @@
-"""Driver DaemonSets that are no longer needed, divided into those with and without pods."""
+"""Driver DaemonSets that are no longer needed, grouped by whether they still have pods."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class DriverSet(msgspec.Struct):
-    """A driver DaemonSet, reduced to the fields that accelkit reads."""
+    """A driver DaemonSet, with only the fields that accelkit reads."""
 
     metadata: SetMeta
     status: _Status = msgspec.field(default_factory=_Status)
 
     @property
     def idle(self) -> bool:
-        """Whether the DaemonSet needs no pods and has none; False if its status is missing or outdated."""
+        """Whether the DaemonSet does not need or have any pods; False if its status is missing or outdated."""
         current = self.status.observed_generation >= self.metadata.generation
         return current and self.status.desired_number_scheduled == 0 and self.status.number_misscheduled == 0
 
 
 class Obsolete(msgspec.Struct, frozen=True):
-    """Sorted names of DaemonSets that are not in the plan.
+    """DaemonSets that are not in the plan, as sorted names.
 
     Attributes:
-        deletable: DaemonSets that need no pods and have none.
+        deletable: DaemonSets that do not need or have any pods.
         occupied: DaemonSets that still have pods; deleting them would remove the driver from the nodes of these pods.
     """
 

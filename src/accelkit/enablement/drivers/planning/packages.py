@@ -1,4 +1,4 @@
-"""Driver packages on hosts, pinned to kernel and version if the user's patterns contain them."""
+"""Driver packages on hosts, pinned to the kernel and the version if the user's patterns contain these variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def list_packages(
     Args:
         nodes: the nodes of the cluster.
         drivers: the drivers by vendor.
-        kernel: the kernel that the packages support; empty for each node's running kernel.
+        kernel: the kernel for which packages are listed; empty for each node's running kernel.
         version: the driver version; empty for the version in each vendor's settings.
     """
     found: dict[str, tuple[str, ...]] = {}

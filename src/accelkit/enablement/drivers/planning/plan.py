@@ -1,4 +1,4 @@
-"""Plan of one DaemonSet for each kernel and vendor, with a reason for each node without a driver."""
+"""Plan with one DaemonSet for each kernel and vendor, and with a reason for each node without a driver."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from accelkit.texts import list_some
 
 
 class PlannedSet(msgspec.Struct, frozen=True):
-    """The driver of one vendor for one kernel.
+    """A planned DaemonSet, which runs the driver of one vendor for one kernel.
 
     Attributes:
         name: the name of the DaemonSet, and of the Job that builds the image.
         vendor: the vendor of the cards.
         kernel: the release of the kernel.
-        label: value of `KERNEL_LABEL` on its nodes.
-        system: the operating system of its nodes, for example `rhel9.4`.
+        label: the value of `KERNEL_LABEL` on the nodes.
+        system: the operating system of the nodes, for example `rhel9.4`.
         image: the image, with all variables replaced by their values.
         version: the version of the driver; empty for any version.
-        nodes: node names, sorted; nodes with an obstacle are included, because their driver is kept.
+        nodes: node names, sorted. Nodes on which changes are blocked are included, because their drivers are kept.
     """
 
     name: str
@@ -42,12 +42,12 @@ class PlannedSet(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The reason why some nodes currently get no driver.
+    """The reason why some nodes currently do not get a driver.
 
     Attributes:
         evidence: the evidence, as a sentence.
         nodes: the sorted names of the nodes.
-        wrong: whether the problem requires a change and fails the run; otherwise it is only reported.
+        wrong: whether the problem requires a change and makes the run fail; otherwise, it is only reported.
     """
 
     reason: DriverReason
@@ -63,9 +63,9 @@ class DriverPlan(msgspec.Struct, frozen=True):
     """The desired drivers.
 
     Attributes:
-        sets: the sets by name.
+        sets: the DaemonSets by name.
         problems: the problems of nodes without a driver.
-        labels: the labels to write, by node, for nodes that lack them and have no obstacle.
+        labels: by node, the labels to write; nodes that have the labels, or on which changes are blocked, are omitted.
     """
 
     sets: tuple[PlannedSet, ...]
@@ -76,8 +76,8 @@ class DriverPlan(msgspec.Struct, frozen=True):
 def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver], prefix: str) -> DriverPlan:
     """Plan the DaemonSets of all kernels.
 
-    A node that is not ready or is cordoned gets no label. If it already has one, the DaemonSet for that kernel remains
-    planned, so that the driver is not removed while the node is unavailable.
+    A node that is not ready or is cordoned does not get a label. If the node already has a label, the DaemonSet for the
+    kernel in the label remains planned, so that the driver is not removed while the node is unavailable.
 
     Args:
         nodes: the nodes of the cluster; nodes without cards of these vendors are ignored.
@@ -106,7 +106,7 @@ def plan_drivers(nodes: Iterable[DriverNode], drivers: Mapping[str, VendorDriver
 
 
 def list_obstacles(nodes: Iterable[DriverNode], drivers: Collection[str]) -> list[Problem]:
-    """Return the obstacles on nodes with cards from these vendors."""
+    """Return the conditions that block changes on nodes with cards from these vendors."""
     return [
         _describe_obstacle(node, node.obstacle)
         for node in nodes

@@ -1,4 +1,4 @@
-"""Nodes with a driver other than the desired one, according to their pods, their agents and unfinished upgrades."""
+"""Nodes whose driver needs an upgrade, according to their pods, their agents and unfinished upgrades."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Outdated(msgspec.Struct, frozen=True):
 def find_outdated(
     nodes: Iterable[DriverNode], sets: Sequence[PlannedSet], pods: Iterable[DriverPod], problems: Iterable[Problem]
 ) -> tuple[Outdated, ...]:
-    """Return the nodes whose driver needs an upgrade, by name.
+    """Return the nodes whose driver needs an upgrade, sorted by name.
 
     Args:
         nodes: the nodes of the cluster.
-        sets: the planned sets; empty if drivers do not run in containers.
-        pods: the pods of drivers.
+        sets: the planned DaemonSets; empty if drivers do not run in containers.
+        pods: the driver pods.
         problems: the result of `find_mismatches`.
     """
     images = {(name, each.image) for each in sets for name in each.nodes}

@@ -1,1 +1,1 @@
-"""Upgrade of the driver on one node: cordon, drain and validation."""
+"""Upgrade of the driver on one node, with cordon, drain and validation."""

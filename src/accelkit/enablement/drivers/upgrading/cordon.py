@@ -1,4 +1,4 @@
-"""Writer of upgrade steps to a node: record and cordon in one patch, which is refused if the node has changed."""
+"""Writer of upgrade steps to a node. One patch contains the record and the cordon; it fails if the node has changed."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _SENTENCES: Final[dict[Refusal, str]] = {
 async def take_step(
     api: ApiClient, name: str, decide: Callable[[DriverNode], Step], *, check: bool = False
 ) -> tuple[DriverNode, Step]:
-    """Decide a step of a node's upgrade and write it; decide again if the node has changed in the meantime.
+    """Decide on a step of a node's upgrade and write it; decide again if the node has changed in the meantime.
 
     Args:
         api: an open client.
         name: the name of the node.
-        decide: a function of `upgrading.record` that decides the step for the node.
+        decide: a function from `upgrading.record` that decides on the step for the node.
         check: whether to skip the write.
 
     Returns:
         The node before the step, and the step.
 
     Raises:
-        ServiceError: the step is refused, or the node changes too often to be written.
-        ApiError: the API server refused the request or did not respond.
+        ServiceError: the step is not permitted, or the node changes too often to be written.
+        ApiError: the API server rejected the request or did not respond.
     """
     for _ in range(_TRIES):
         node = await read_driver_node(api, name)
@@ -63,8 +63,8 @@ async def take_step(
 
 def _build_patch(node: DriverNode, step: Step) -> dict[str, Any]:
     text = None if step.record is None else write_record(step.record)
-    # The patch has the resource version for which the step was decided, so that a cordon set in the meantime is not
-    # lost.
+    # The patch contains the resource version for which the step was decided, so that a cordon set in the meantime is
+    # not lost.
     patch: dict[str, Any] = {
         "metadata": {"resourceVersion": node.resource_version, "annotations": {DRIVER_UPGRADE_ANNOTATION: text}}
     }

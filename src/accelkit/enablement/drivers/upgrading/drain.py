@@ -1,4 +1,4 @@
-"""Eviction of the pods that use a vendor's cards, lowest priority first, until a deadline."""
+"""Eviction of the pods that use a vendor's cards, in ascending order of priority, within a time limit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ POLL_SECONDS: Final = 2.0
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The result of a drain. Names have the form `namespace/name`.
+    """The result of a drain; pod names have the form `namespace/name`.
 
     Attributes:
-        evicted: the pods that were evicted, in order; in check mode, those that would be evicted.
+        evicted: the pods that were evicted, in order; in check mode, the pods that would be evicted.
         staying: pods that were not evicted because they would be restarted on the same node.
     """
 
@@ -49,21 +49,22 @@ async def drain_cards(
 ) -> Drained:
     """Evict the pods on a node that use cards of a vendor, and wait until they no longer exist.
 
-    An eviction that a disruption budget forbids is retried until the deadline. Pods with a higher priority are evicted
-    once those with a lower priority have ended.
+    An eviction that a disruption budget does not allow is retried until the time limit is reached. Pods with a higher
+    priority are evicted after the pods with a lower priority have terminated.
 
     Args:
         api: an open client.
         name: the name of the node.
-        vendor: the vendor of the cards; empty for all.
+        vendor: the vendor of the cards; empty for all vendors.
         seconds: the time limit.
         check: whether to list the pods without evicting them.
         sleep: the function that waits between two attempts.
         clock: a monotonic clock, in seconds.
 
     Raises:
-        ServiceError: pods still exist at the deadline; the message lists them with the API server's response.
-        ApiError: the API server refused a request, or did not respond before the deadline.
+        ServiceError: pods still exist when the time limit is reached; the message lists these pods with the API
+            server's response.
+        ApiError: the API server rejected a request, or did not respond within the time limit.
     """
     node = await read_driver_node(api, name)
     shared = [resource for dialect in load_usable_dialects() for resource in dialect.resources.requestable]
@@ -106,7 +107,7 @@ async def _evict(api: ApiClient, pod: DrainablePod) -> str | None:
     try:
         await evict(api, pod.ref)
     except ApiError as exc:
-        # The pod no longer exists, or another pod has its name.
+        # The pod no longer exists, or a new pod has the same name.
         if exc.not_found or exc.conflict:
             return None
         if exc.status == HTTPStatus.TOO_MANY_REQUESTS or exc.unanswered:

@@ -1,10 +1,11 @@
 """The upgrade of one node's driver as a state machine: each step writes the Node at most once.
 
-The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon, so
-an interrupted run leaves either both or neither. These invariants hold:
+The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon.
+After an interrupted run, the node therefore has either both the record and the cordon, or neither. These invariants
+hold:
 
-- A node that was cordoned before stays cordoned: `ours` is set only together with accelkit's cordon.
-- The next run continues in the recorded phase. All work in a phase can safely be repeated.
+- A node that was cordoned before the upgrade remains cordoned: `ours` is set only together with accelkit's cordon.
+- The next run continues with the recorded phase. All work in a phase can be repeated safely.
 - If the node is uncordoned during the upgrade, the run stops, and the next run starts from the beginning.
 """
 
@@ -26,7 +27,7 @@ _MAX_EVIDENCE: Final = 400
 
 
 class Phase(StrEnum):
-    """The phases of an upgrade on a cordoned node, in order; FAILED is not a phase in progress."""
+    """The phases of an upgrade on a cordoned node, in order. FAILED means that the upgrade has ended."""
 
     DRAIN = "drain"
     UPGRADE = "upgrade"
@@ -44,10 +45,10 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         phase: the current phase.
         target: the desired driver version; empty for any version.
         ours: whether this upgrade cordoned the node and must therefore uncordon it.
-        began_at: the start of the upgrade in Unix seconds, which identifies the upgrade.
-        since: the start of the phase in Unix seconds.
-        boot_id: the boot ID of the kernel that ran when the upgrade began.
-        reason: the reason for a failure; a newer release may have written a reason that this release does not define.
+        began_at: the start time of the upgrade in Unix seconds, which identifies the upgrade.
+        since: the start time of the phase in Unix seconds.
+        boot_id: the boot ID of the node when the upgrade began.
+        reason: the reason for a failure. A newer release may have written a reason that this release does not define.
         evidence: the evidence for the reason, as a sentence.
     """
 
@@ -66,9 +67,9 @@ class Step(msgspec.Struct, frozen=True):
     """A step of an upgrade, with the write to the node.
 
     Attributes:
-        record: the record after the step; None for no annotation.
+        record: the record after the step; None if the annotation is removed.
         unschedulable: the new value of `spec.unschedulable`; None if it does not change.
-        refusal: the reason why the step is refused; the other fields then describe the unchanged node.
+        refusal: the reason why the step is not permitted; if set, the other fields describe the unchanged node.
         changed: whether the step writes to the node.
     """
 
@@ -79,10 +80,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def read_record(node: DriverNode) -> UpgradeRecord | None:
-    """Return the record of a node; None if it has none.
+    """Return the record of a node; None if the node does not have a record.
 
     Raises:
-        ValueError: the record is unreadable, or has a newer version.
+        ValueError: the record is unreadable, or its format version is newer.
     """
     text = node.annotations.get(DRIVER_UPGRADE_ANNOTATION)
     if text is None:
@@ -99,16 +100,17 @@ def read_record(node: DriverNode) -> UpgradeRecord | None:
 
 
 def write_record(record: UpgradeRecord) -> str:
-    """Return the value of the annotation for a record."""
+    """Return the annotation value for a record."""
     return msgspec.json.encode(record).decode()
 
 
 def begin(node: DriverNode, target: str, now: float) -> Step:
-    """Begin the upgrade of a node, or continue an interrupted one.
+    """Begin the upgrade of a node, or continue an interrupted upgrade.
 
     Args:
         node: the node.
-        target: the desired driver version; if it differs from that of an interrupted upgrade, the upgrade restarts.
+        target: the desired driver version; if it differs from the version of an interrupted upgrade, the upgrade
+            restarts.
         now: Unix seconds.
     """
     try:
@@ -129,12 +131,12 @@ def begin(node: DriverNode, target: str, now: float) -> Step:
 
 
 def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) -> Step:
-    """Continue with a phase, unless another run or a user has intervened.
+    """Continue with the given phase, unless another run or a user has changed the upgrade.
 
     Args:
         node: the node.
-        began: the record with which this run continues.
-        phase: the phase that begins now; if it was already reached, nothing changes.
+        began: the record from which this run continues.
+        phase: the phase that begins now; if this phase was already reached, the record does not change.
         now: Unix seconds.
     """
     try:
@@ -153,14 +155,14 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
 def end(
     node: DriverNode, now: float, *, reason: DriverReason | None = None, evidence: str = "", keep_cordoned: bool = False
 ) -> Step:
-    """End the upgrade of a node; leave a node without an upgrade unchanged.
+    """End the upgrade of a node; a node without an upgrade remains unchanged.
 
     Args:
         node: the node.
         now: Unix seconds.
         reason: the reason for a failure; None if the upgrade succeeded.
         evidence: the evidence for the reason, as a sentence.
-        keep_cordoned: whether a node stays cordoned after its upgrade failed; if so, the next run uncordons it.
+        keep_cordoned: whether the node remains cordoned after a failed upgrade; if so, the next run uncordons the node.
     """
     try:
         found = read_record(node)
@@ -169,8 +171,8 @@ def end(
     if found is None:
         return Step(None)
     if found.phase is Phase.FAILED:
-        # The upgrade has already ended. Until the next upgrade begins, its failure is reported, and its cordon is kept
-        # if requested.
+        # The upgrade has already ended. Until the next upgrade begins, report the failure, and keep the cordon if
+        # requested.
         return Step(found)
     stays = bool(reason) and keep_cordoned
     uncordon = found.ours and node.unschedulable and not stays

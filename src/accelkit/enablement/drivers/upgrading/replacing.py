@@ -1,4 +1,4 @@
-"""Replacement of a node's driver pods according to the current plan, with a wait until the driver works."""
+"""Replacement of a node's driver pods according to the current plan, followed by a wait until the driver works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DriverPods(msgspec.Struct, frozen=True):
     Attributes:
         namespace: the namespace of these pods.
         selector: the label selector of these pods.
-        images: the images that they must have, one for each vendor.
+        images: the images that these pods must have, one for each vendor.
     """
 
     namespace: str
@@ -49,25 +49,25 @@ async def wait_for_driver(
 ) -> list[str]:
     """Delete pods with other images, and wait until the desired pods are ready and the agent reports the driver.
 
-    Driver DaemonSets replace a pod only after it is deleted. Requests without a response are repeated.
+    Driver DaemonSets replace a pod only after the pod is deleted. Requests without a response are repeated.
 
     Args:
         api: an open client.
         name: the name of the node.
-        targets: the desired version by vendor; empty for any version.
+        targets: the desired version by vendor; an empty text for any version.
         seconds: the time limit.
         desired: the desired driver pods; None if the drivers do not run in pods.
-        began_at: the start of the upgrade in Unix seconds; earlier results of stages are ignored.
-        check: whether to return the pods without deleting them or waiting.
+        began_at: the start time of the upgrade in Unix seconds; earlier stage results are ignored.
+        check: whether to return the pods without deleting the pods and without waiting.
         sleep: the function that waits between two attempts.
         clock: a monotonic clock, in seconds.
 
     Returns:
-        The pods that were, or in check mode would be, deleted.
+        The deleted pods; in check mode, the pods that would be deleted.
 
     Raises:
-        ServiceError: the driver does not work at the deadline; the message describes the last state.
-        ApiError: the API server refused the request.
+        ServiceError: the driver does not work within the time limit; the message describes the last state.
+        ApiError: the API server rejected the request.
     """
     deadline = clock() + seconds
     deleted = dict[str, None]()

@@ -1,4 +1,4 @@
-"""Validation of a node's new driver, based on the node agent's report and the stage that checks drivers."""
+"""Validation of a node's new driver, based on the node agent's inventory and the stage `driver-check`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def validate(node: DriverNode, vendor: str, target: str, *, began_at: float = 0.
     Args:
         node: the node.
         vendor: the vendor of the cards.
-        target: the desired version; empty for any version, including an unknown one.
-        began_at: the start of the upgrade in Unix seconds; earlier results of stages are ignored.
+        target: the desired version; empty for any version, including an unknown version.
+        began_at: the start time of the upgrade in Unix seconds; earlier stage results are ignored.
     """
     reason, evidence = _find_obstacle(node, vendor, target)
     return Validation(works=False, reason=reason, evidence=evidence) if reason else _read_stage(node, began_at)
@@ -58,8 +58,8 @@ def _find_obstacle(node: DriverNode, vendor: str, target: str) -> tuple[DriverRe
 
 
 def _read_stage(node: DriverNode, began_at: float) -> Validation:
-    # A missing or earlier result is ignored. The upgrade does not wait for a new result, because only verify.yml
-    # creates it.
+    # A missing or earlier result is ignored. The upgrade does not wait for a new result, because only verify.yml runs
+    # the stage.
     record = read_record(node.annotations.get(STAGES_ANNOTATION))
     result = record.results.get(Stage.DRIVER_CHECK) if record else None
     if result is None or result.outcome is not Outcome.FAIL or result.found_at < began_at:

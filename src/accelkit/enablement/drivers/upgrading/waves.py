@@ -1,4 +1,4 @@
-"""Pods to evict before the driver of a node is replaced: users of the vendor's cards, lowest priority first."""
+"""Pods to evict before a node's driver is replaced: pods that use the vendor's cards, by ascending priority."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Spec(BoundSpec, rename="camel"):
 
 
 class DrainablePod(EvictablePod):
-    """A pod of the node, with the fields that decide whether it must be evicted."""
+    """A pod of the node, with the fields that determine whether the pod must be evicted."""
 
     metadata: OwnedMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -39,7 +39,7 @@ class DrainablePod(EvictablePod):
         return self.static or "DaemonSet" in self.metadata.list_controllers()
 
     def list_resources(self) -> set[str]:
-        """Return the names of the resources that its containers request, in any amount."""
+        """Return the names of the resources that the containers of the pod request, in any amount."""
         containers = (*self.spec.containers, *(self.spec.init_containers or ()))
         return {
             name
@@ -51,13 +51,13 @@ class DrainablePod(EvictablePod):
 
 
 class CardUsers:
-    """Detector of pods that use cards of a vendor. Unknown use counts as use.
+    """Detector of pods that use cards of a vendor. A pod is included if it is unknown whether it uses a card.
 
     Args:
-        vendor: the vendor whose driver is replaced; empty for all.
+        vendor: the vendor whose driver is replaced; empty for all vendors.
         cards: the cards of the node; None if they are unknown.
         profiles: the profiles by vendor.
-        shared: the resources through which accelkit's dialects share cards of any vendor.
+        shared: the resources that accelkit's dialects use to share cards of any vendor.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class CardUsers:
         self._shared = frozenset(shared)
 
     def includes(self, pod: DrainablePod) -> bool:
-        """Return whether a pod uses such a card, according to its resources, claims and assignment."""
-        # A resource claim does not name the vendor of its device.
+        """Return whether a pod uses a card of the vendor, according to its resources, claims and assignment."""
+        # A resource claim does not specify the vendor of its device.
         if pod.spec.resource_claims:
             return True
         resources = pod.list_resources()
@@ -96,7 +96,7 @@ class Waves(msgspec.Struct, frozen=True):
     """Pods in the order in which they are evicted.
 
     Attributes:
-        next: the pods with the lowest priority, sorted by name, including those that are being deleted.
+        next: the pods with the lowest priority, sorted by name, including pods that are being deleted.
         later: the number of pods that are evicted later.
         staying: pods that are not evicted because they would be restarted on the node.
     """
@@ -107,7 +107,7 @@ class Waves(msgspec.Struct, frozen=True):
 
 
 def plan_waves(pods: Sequence[DrainablePod], users: CardUsers) -> Waves:
-    """Return the next pods to evict. Pods with a higher priority wait until those with a lower priority have ended."""
+    """Return the next pods to evict. Pods with a higher priority are evicted after the others have terminated."""
     using = [pod for pod in pods if not pod.ended and users.includes(pod)]
     staying = tuple(pod for pod in using if pod.comes_back)
     going = sorted((pod for pod in using if not pod.comes_back), key=lambda pod: (pod.priority, str(pod.ref)))

@@ -1,1 +1,1 @@
-"""Program of the check pod, which reads its share, opens its devices and runs a computation on them."""
+"""Program of the check pod, which reads the pod's share, opens the devices and runs a computation on them."""

@@ -47,7 +47,7 @@ from accelkit.vendors.profiles import load_usable_profiles
     help="Only wait for this number of seconds, or for SIGTERM, so that the pod can be examined.",
 )
 def share_check(devices: Path, evidence: Path | None, seconds: float, hold: float | None) -> None:
-    """Open the devices, read the limit, add two vectors, and print the findings as one line of JSON."""
+    """Open the devices, read the memory limit, add two vectors, and print the results as one line of JSON."""
     if hold is not None:
         _hold(hold)
         return

@@ -1,4 +1,4 @@
-"""Addition of two vectors on the processor, for cards without their vendor's library in the container."""
+"""Addition of two vectors on the CPU, for cards whose vendor library is missing in the container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOAT_BYTES: Final = 4
 
 
 def count_elements(memory_bytes: int, most_bytes: int = _MOST_BYTES) -> int:
-    """Return the maximum number of floats in each of three vectors that together use a quarter of a share."""
+    """Return the maximum length of three vectors of floats that together use a quarter of a share."""
     return max(_LEAST_COUNT, min(memory_bytes // 4, most_bytes) // (3 * _FLOAT_BYTES))
 
 
@@ -23,10 +23,10 @@ def add_on_cpu(memory_bytes: int) -> str:
     """Add two vectors and check the sum; return a description.
 
     Raises:
-        WorkError: the content of the memory or the sum is wrong.
+        WorkError: the memory content or the sum is wrong.
     """
     count = count_elements(memory_bytes)
-    # Floats of 32 bits represent these integers exactly.
+    # 32-bit floats represent these integers exactly.
     ones = np.arange(count, dtype=np.float32) % np.float32(4096)
     twos = ones * np.float32(2)
     if int(ones.astype(np.int64).sum()) != sum_of_numbers(count):

@@ -1,6 +1,6 @@
-"""Addition of two vectors on NVIDIA's cards with the driver's library, without a toolkit or a vendor's image.
+"""Addition of two vectors on NVIDIA cards with the driver library, without a toolkit or a vendor's image.
 
-The kernel is PTX, which the driver compiles for the card. Errors have the names that the driver defines.
+The kernel is written in PTX, which the driver compiles for the card. Errors contain the names that the driver defines.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Driver(Protocol):
 
 
 def load_driver(name: str = LIBRARY) -> Driver | None:
-    """Return the library; None if the container does not have it."""
+    """Return the driver library; None if the container does not contain the library."""
     try:
         return ctypes.CDLL(name)
     except OSError:
@@ -75,7 +75,7 @@ def load_driver(name: str = LIBRARY) -> Driver | None:
 
 
 def add_on_cards(driver: Driver, memory_bytes: int) -> tuple[str, tuple[str, ...]]:
-    """Add two vectors on each card that the driver reports; return a description, and the identities of the cards.
+    """Add two vectors on each card that the driver reports; return a description, and the card identities.
 
     Raises:
         WorkError: a driver call failed, the driver reports no cards, or a result is wrong.

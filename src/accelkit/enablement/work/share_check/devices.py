@@ -1,4 +1,4 @@
-"""Test of whether the device nodes of a container can be opened."""
+"""Test whether the device nodes of a container can be opened."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Final
 from accelkit.enablement.work.share_check.evidence import WorkError
 
 _DEV: Final = "/dev/"
-# The container's user is not in the group of the device node. EPERM is different: the container lacks the device.
+# The container's user is not in the group of the device node. In contrast, EPERM means that the container is not
+# allowed to use the device.
 _NOT_OURS: Final = frozenset({errno.EACCES})
-# Another process has exclusive access, which some drivers allow.
+# Another process has exclusive access, which some drivers support.
 _BUSY: Final = frozenset({errno.EBUSY})
 
 
 def open_devices(devices: Path, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Open each device node once; return the nodes that are busy or that this user is not allowed to open.
+    """Open each device node once; return the nodes that are busy or that this user is not permitted to open.
 
     Args:
         devices: the container's `/dev`.
         nodes: device nodes, for example `/dev/nvidia0`.
 
     Raises:
-        WorkError: a node is missing, has no driver, or is not available in this container.
+        WorkError: a device node is missing, has no driver, or is not available in this container.
     """
     closed: list[str] = []
     for node in nodes:

@@ -1,7 +1,7 @@
-"""Evidence of a check pod, as one line of JSON.
+"""Evidence from a check pod, as one line of JSON.
 
-The line is returned as the container's termination message in the pod's status, so no log is read. A kubelet stores
-at most 4096 bytes of this message.
+The line is returned as the container's termination message in the pod's status, so that reading the log is not
+necessary. A kubelet stores at most 4096 bytes of this message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.texts import shorten
 EVIDENCE_VERSION: Final = 1
 # The maximum size of a termination message that a kubelet stores.
 MAX_MESSAGE_BYTES: Final = 4096
-# The maximum number of characters to read, because a forged status may have a longer message.
+# The maximum number of characters to read, because a forged status may contain a longer message.
 MAX_READ_CHARACTERS: Final = 16 * 1024
 _MAX_DETAIL: Final = 300
 _MAX_NAMES: Final = 16
@@ -26,19 +26,19 @@ _MAX_NAME: Final = 60
 
 
 class ShareEvidence(msgspec.Struct, frozen=True):
-    """The evidence of a container about its share.
+    """The evidence from a container about its share.
 
     Attributes:
         passed: whether all tests passed.
-        reason: CamelCase code of the failure, one of `accelkit.enablement.work.reasons`; empty if all passed.
+        reason: the CamelCase code of the failure, from `accelkit.enablement.work.reasons`; empty if all tests passed.
         detail: the failure as a sentence.
-        memory_bytes: its memory limit; None if it has no limit.
-        variables: the variables with which vendors identify the cards of a container.
-        device_nodes: the device nodes of its cards, for example `/dev/nvidia0`.
-        closed: the nodes that its user is not allowed to open, which is not a fault of the card.
-        identities: the identities of the cards that their driver's library reports, for example `GPU-…`.
+        memory_bytes: the container's memory limit on the card; None if there is no limit.
+        variables: the environment variables that vendors use to identify the cards of a container.
+        device_nodes: the device nodes of the container's cards, for example `/dev/nvidia0`.
+        closed: the device nodes that the container's user is not permitted to open, which is not a fault of the card.
+        identities: the identities of the cards, as reported by the driver library, for example `GPU-…`.
         work: the description of the computation, including the device that ran it.
-        seconds: the total duration.
+        seconds: the total duration in seconds.
     """
 
     passed: bool
@@ -55,7 +55,7 @@ class ShareEvidence(msgspec.Struct, frozen=True):
 
 
 class WorkError(AccelkitError):
-    """A failed test of a check.
+    """A test of the check failed.
 
     Args:
         reason: the code of the failure.
@@ -68,7 +68,7 @@ class WorkError(AccelkitError):
 
 
 def encode_evidence(evidence: ShareEvidence) -> bytes:
-    """Return the line without a line break; lists and texts are shortened to the size that a kubelet stores."""
+    """Return the line without a line break; lists and texts are shortened to the size that a kubelet can store."""
     cut = msgspec.structs.replace(
         evidence,
         detail=shorten(evidence.detail, _MAX_DETAIL),
@@ -89,7 +89,7 @@ def decode_evidence(text: str) -> ShareEvidence:
     """Return the evidence in the last line of a termination message.
 
     Raises:
-        ServiceError: the message has no such line, is too long, or has another version.
+        ServiceError: the message does not contain such a line, is too long, or has an unsupported version.
     """
     if len(text) > MAX_READ_CHARACTERS:
         raise ServiceError(f"cannot read the evidence: {len(text)} characters are more than a kubelet stores")

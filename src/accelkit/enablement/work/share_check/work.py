@@ -1,4 +1,4 @@
-"""The sequence of tests in the container of a check pod. The first failure ends the sequence."""
+"""The sequence of tests in the container of a check pod, which stops at the first failure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_share(
     *,
     load: Callable[[], Driver | None] = load_driver,
 ) -> ShareEvidence:
-    """Read the share of this container, and run a computation with it.
+    """Read the share of this container, and run a computation on it.
 
     Args:
-        environ: the environment of the container.
-        devices: its `/dev`.
+        environ: the environment variables of the container.
+        devices: the container's `/dev`.
         profiles: the profiles of all vendors.
         load: a function that loads NVIDIA's driver library.
     """
@@ -54,7 +54,7 @@ def check_share(
 
 
 def run_with_deadline(work: Callable[[], ShareEvidence], seconds: float) -> ShareEvidence:
-    """Run the work in a thread, because a driver's call cannot be interrupted; after the deadline, return a failure."""
+    """Run the work in a thread, because driver calls cannot be interrupted; return a failure after the time limit."""
     answers: queue.SimpleQueue[ShareEvidence] = queue.SimpleQueue()
 
     def run() -> None:
@@ -79,7 +79,7 @@ def _read_limit(environ: Mapping[str, str]) -> int:
 
 
 def _has_nvidia(nodes: Iterable[str]) -> bool:
-    # For cards of other vendors, the library may be in the image but is not usable.
+    # The image may contain the library even for cards of other vendors, but the library is not usable for them.
     return any(node.startswith("/dev/nvidia") for node in nodes)
 
 

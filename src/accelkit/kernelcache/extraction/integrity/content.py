@@ -1,8 +1,8 @@
 """The digest of an extracted cache's content, and the check that the content has not changed.
 
-The digest is the SHA-256 over one entry for each file, sorted by path: the file's SHA-256 in hexadecimal digits, a
-space, its size in decimal digits, a space, its path below the cache, a zero byte. The digest does not include folders,
-owners, modes or times.
+The digest is the SHA-256 of a list with one entry per file, sorted by path. Each entry consists of the file's SHA-256
+in hexadecimal digits, a space, its size in decimal digits, a space, its path relative to the cache, and a zero byte.
+The digest does not include folders, owners, modes or times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accelkit.kernelcache.extraction.rules import MAX_DEPTH, MAX_PATH_BYTES, Lim
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PART_BYTES: Final = 4 << 20
-# For smaller files, passing the data to a thread takes more time than it saves.
+# For smaller files, the overhead of a thread exceeds the time that it saves.
 _LARGE_BYTES: Final = 256 << 10
 _MAX_PATH_CHARACTERS: Final = 200
 
@@ -37,7 +37,7 @@ class FileContent:
 
     @classmethod
     def of(cls, data: bytes) -> FileContent:
-        """Return the size and the hash of a file with these bytes."""
+        """Return the size and the hash of a file with this content."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -46,7 +46,7 @@ class ContentVerdict:
     """The result of checking the content of a cache.
 
     Attributes:
-        holds: whether the content is unchanged; None if the record has no digest to compare with.
+        holds: whether the content is unchanged; None if the record does not contain a digest.
         difference: the first difference; empty if there is none.
         digest: the digest of the current content; empty if a difference was found before it was computed.
     """
@@ -57,7 +57,7 @@ class ContentVerdict:
 
 
 class StreamHash:
-    """The SHA-256 of a file that is written in parts, computed in a thread that runs in parallel with the writer.
+    """The SHA-256 of a file that is written in parts. A thread computes it in parallel with the writer.
 
     Args:
         thread: an executor with one worker.
@@ -70,7 +70,7 @@ class StreamHash:
         self._last: Future[None] | None = None
 
     def update(self, part: memoryview) -> None:
-        """Submit the next part, which must not change, to the thread after the previous part has been hashed."""
+        """Pass the next part to the thread, after the previous part is hashed. The caller must not change the part."""
         if self._thread is None:
             self._hash.update(part)
             return
@@ -86,7 +86,7 @@ class StreamHash:
 
 
 def digest_contents(contents: Mapping[str, FileContent]) -> str:
-    """Return the digest of a cache with these files, by path below the cache: `sha256:…`."""
+    """Return the digest (`sha256:…`) of a cache with these files, given by path relative to the cache."""
     whole = hashlib.sha256()
     for path in sorted(contents, key=os.fsencode):
         found = contents[path]
@@ -97,12 +97,13 @@ def digest_contents(contents: Mapping[str, FileContent]) -> str:
 def verify_content(
     cache: Path, record: CompletionRecord, rest: Callable[[float], bool] = lambda _: True
 ) -> ContentVerdict | None:
-    """Compare the content of a cache with its record, file by file; additional files count as a difference.
+    """Compare the content of a cache with its record, file by file. Additional files are reported as a difference.
 
     Args:
         cache: the folder with the files of the cache.
         record: the record of the cache.
-        rest: called after each part with the seconds that it took; it may sleep, and returns whether to continue.
+        rest: called after each part with the time that was spent on the part, in seconds. It may sleep, and returns
+            whether to continue.
 
     Returns:
         The verdict; None if `rest` stopped the check.
@@ -145,7 +146,7 @@ def _list_files(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
         is_folder = stat.S_ISDIR(status.st_mode)
         folders += is_folder
         if len(os.fsencode(path)) > MAX_PATH_BYTES or path.count("/") >= MAX_DEPTH or folders > Limits().files:
-            # The kubelet creates missing folders of a mount's subPath.
+            # If the subPath of a mount does not exist, the kubelet creates the folder.
             if is_folder and remove_if_empty(cache, path):
                 continue
             raise _DifferenceError(
@@ -163,7 +164,7 @@ def _list_files(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
 
 
 def _walk(cache: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield all entries below a folder without following links; the caller must limit the depth."""
+    """Yield all entries below a folder without following symbolic links; the caller must limit the depth."""
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -182,7 +183,7 @@ def _walk(cache: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _read(cache: Path, path: str, size: int, rest: Callable[[float], bool]) -> FileContent | None:
-    """Return the size and the hash of one file; None if `rest` stopped it."""
+    """Return the size and the hash of one file; None if `rest` stopped the check."""
     file = os.open(cache / path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):

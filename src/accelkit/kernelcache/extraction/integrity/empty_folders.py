@@ -1,4 +1,4 @@
-"""Removal of folders that contain only folders, at any depth, even if the path exceeds the limit of system calls."""
+"""Removal of folders that contain only folders, at any depth, even if paths exceed the length limit of system calls."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_if_empty(root: Path, path: str) -> bool:
-    """Remove a folder below a root with all folders in it; return whether it was removed.
+    """Remove a folder below a root with all its subfolders; return whether the folder was removed.
 
-    An entry that is not a folder or cannot be removed is kept, and so may be the folders next to it.
+    If an entry is not a folder or cannot be removed, this entry and some of the folders next to it may remain.
     """
     parent, _, name = path.rpartition("/")
     try:
         folder = os.open(root / parent, _FOLDER)
     except OSError:
         return False
-    # The names from the parent folder down to the open folder.
+    # The names of the folders on the path from the parent folder to the open folder.
     names: list[str] = []
     missing = name
     try:
@@ -42,7 +42,7 @@ def remove_if_empty(root: Path, path: str) -> bool:
 
 
 def _empty(folder: int) -> str:
-    """Remove the empty folders in a folder; return the name of a folder that is not empty, or an empty text.
+    """Remove the empty folders in a folder; return the name of a subfolder that is not empty, or an empty string.
 
     Raises:
         OSError: an entry is not a folder, or cannot be removed.
@@ -59,7 +59,7 @@ def _empty(folder: int) -> str:
 
 
 def _move(folder: int, name: str) -> int:
-    """Open a folder relative to an open folder, close the open folder, and return the new descriptor."""
+    """Open a folder by a path relative to an open folder, close the latter, and return the new descriptor."""
     found = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return found

@@ -1,10 +1,11 @@
-"""Protection of an extracted cache against writes, using the immutable flag of the file system.
+"""Protection of an extracted cache against writes, based on the immutable flag of the file system.
 
-The flag is FS_IMMUTABLE_FL of `chattr +i`. Setting and clearing it requires CAP_LINUX_IMMUTABLE, which no container has
-by default. With the flag, not even root can write in a pod that mounts the cache as writable. File times do not change.
+The flag is FS_IMMUTABLE_FL, which `chattr +i` sets. A process needs CAP_LINUX_IMMUTABLE to set or clear it. Containers
+do not have this capability by default. If a pod mounts a cache with this flag as writable, even root in the pod cannot
+write to it. Setting the flag does not change file times.
 
-The flag is set on the files first and on the cache's folder last, and cleared in the opposite order. Therefore all
-entries below a folder with the flag have the flag too, even if a process was killed in between.
+The flag is set on the files first and on the cache's folder last, and cleared in the opposite order. Therefore, all
+entries below a folder with the flag also have the flag, even if a process was killed in between.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class ProtectionState(StrEnum):
 
 @dataclass(frozen=True)
 class Protection:
-    """The result of protecting a cache; if it is not protected, `message` states the cause and the next step."""
+    """The result of protecting a cache. If protection failed, `message` explains the cause and the next step."""
 
     state: ProtectionState
     message: str = ""
 
 
 def protect(cache: Path) -> Protection:
-    """Protect a cache's folder and all entries below it against writes; after a failure, all remain unprotected."""
+    """Protect a cache folder and all entries below it against writes. After a failure, no entry remains protected."""
     begun = False
     try:
         for path in _list_upwards(cache):
@@ -83,11 +84,11 @@ def unprotect(tree: Path) -> None:
 
 
 def probe(folder: Path) -> Protection:
-    """Return whether files in a folder can be protected, after a test with a temporary file."""
+    """Use a temporary file to test whether files in a folder can be protected, and return the result."""
     path = folder / _PROBE
     try:
         if path.exists():
-            # The file is left over from a killed process.
+            # The file remains from a killed process.
             _set_immutable(path, immutable=False)
         os.close(os.open(path, _FILE | os.O_CREAT, 0o600))
         _set_immutable(path, immutable=True)
@@ -111,7 +112,7 @@ def is_protected(cache: Path) -> bool:
 
 
 def delete_tree(tree: Path) -> None:
-    """Delete a folder with its content, protected or not, or an entry of another type at its path.
+    """Delete a folder and its content, even if they are protected, or an entry of another type at the same path.
 
     Raises:
         OSError: the folder cannot be deleted.
@@ -133,7 +134,7 @@ def delete_tree(tree: Path) -> None:
 
 
 def _list_upwards(folder: Path) -> Iterator[Path]:
-    """Yield a folder and all entries below it, folders after their entries, without following or yielding links."""
+    """Yield the entries below a folder and the folder itself, each folder after its entries, but no symbolic links."""
     for path, folders, names in os.walk(folder, topdown=False, onerror=_raise):
         here = Path(path)
         yield from (here / name for name in names if stat.S_ISREG((here / name).lstat().st_mode))

@@ -1,1 +1,1 @@
-"""Rewriting of absolute paths in the files of a cache, for the path at which workloads mount the cache."""
+"""Rewriting of absolute paths in cache files to match the path at which workloads mount the cache."""

@@ -1,8 +1,8 @@
-"""vLLM's list of compiled files, `vllm_compile_cache.py`, which names files by absolute path.
+"""vLLM's list of compiled files, `vllm_compile_cache.py`, which contains absolute paths.
 
-It is the text of a Python dictionary, which vLLM reads as a literal. vLLM opens the paths unchanged and fails if one
-does not exist, so a moved cache causes more than misses: the server does not start. Therefore the paths are replaced in
-place, and all other text stays unchanged.
+The file contains a Python dictionary, which vLLM parses as a literal. vLLM opens the paths unchanged. If a path does
+not exist, for example because the cache was moved, the vLLM server does not start. Therefore, the paths are replaced,
+and all other text is preserved.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ _MAX_PATH_BYTES: Final = 4096
 
 
 def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> bytes:
-    """Return the list for a cache that workloads mount at a path other than the path of the compilation.
+    """Return the list with the paths at which a workload mounts the files.
 
-    A path is mapped to the file in the cache with the longest common suffix: `/build/torch_compile_cache/h/x` becomes
-    `torch_compile_cache/h/x` if the cache has this file, and `h/x` only if it does not.
+    A path is mapped to the file in the cache with the longest common suffix. For example,
+    `/build/torch_compile_cache/h/x` is mapped to `torch_compile_cache/h/x` if this file exists, and otherwise to `h/x`.
 
     Args:
         document: the content of the list.
-        holds: returns whether the cache has an entry at a path relative to its root.
-        locate: returns the path at which workloads mount such an entry. For an absolute path in a tree that is mounted
-            where it was captured, it returns that path; for any other absolute path, it returns None.
+        holds: returns whether the cache contains a path, given relative to its root.
+        locate: returns the path of an entry in the workload, given its path relative to the root. If an absolute path
+            is in a tree that is mounted where it was captured, the result is that path. For any other absolute path, it
+            is None.
 
     Raises:
-        CacheError: the list is too large, does not have vLLM's format, or names a file that is missing in the cache.
+        CacheError: the list is too large, does not have vLLM's format, or refers to a file that is missing in the
+            cache.
     """
     changes = []
     for node in _list_paths(document):
@@ -40,7 +42,7 @@ def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Cal
         if mounted != node.value:
             changes.append((node, mounted))
     lines = document.split(b"\n")
-    # Apply the changes in reverse order, so that the positions of earlier changes stay valid.
+    # Apply the changes in reverse order, so that the positions of the remaining changes do not shift.
     for node, mounted in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         after = lines[last][node.end_col_offset :]

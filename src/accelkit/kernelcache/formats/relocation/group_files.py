@@ -1,12 +1,12 @@
-"""Triton's group files, which name the files of one kernel by absolute path.
+"""Triton's group files, which list the files of one kernel by absolute path.
 
-Triton looks up each path unchanged and treats the kernel as missing if a path does not exist, so a moved cache never
-hits. Therefore, extraction rewrites the paths to the location at which the workload mounts the cache.
+Triton opens each path unchanged, and treats the kernel as missing if a path does not exist. In a moved cache, Triton
+would therefore find no kernels, so extraction rewrites the paths for the mount path in the workload.
 
-Images contain the files unchanged rather than with relative paths. Triton would resolve a relative path against the
-working directory of the workload, so it would never hit. Readers other than accelkit do not rewrite the files. They
-mount the cache at the capture path, which the files must therefore still contain. Inductor's sources and the metadata
-of kernels also name paths of the build host, and cannot be changed.
+Images contain the files with their original absolute paths. Triton would resolve a relative path against the working
+directory of the workload and would not find the files. Tools other than accelkit do not rewrite the files and mount the
+cache at the path where it was captured, so the files must contain that path. Inductor's sources and the metadata of
+kernels also contain paths of the build host, which cannot be changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAME_BYTES: Final = 255
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # Triton 2 wrote only the names and expected the files next to the group file.
+    # Triton 2 wrote only file names, and expected the files next to the group file.
     child_paths: dict[str, str] | list[str]
 
 
@@ -37,9 +37,10 @@ def is_group_file(name: str) -> bool:
 
 
 def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
-    """Return a group file whose files are in `folder_in_mount`, an absolute folder in the workload.
+    """Return a group file whose paths are in `folder_in_mount`, the absolute path of a folder in the workload.
 
-    The format of Triton 2, which contains only names, is valid at any path and is returned unchanged.
+    A group file in the format of Triton 2, which contains only file names, is valid at any path and is returned
+    unchanged.
 
     Raises:
         CacheError: the file is too large, does not have Triton's format, or contains an invalid file name.

@@ -1,4 +1,4 @@
-"""Rewriting of files that contain paths of other files, for a workload that mounts the cache at another path."""
+"""Rewriting of files that contain paths of other files, for workloads that mount the cache at a different path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME, MAX_INDEX_BYTES, relocate_index
 from accelkit.kernelcache.formats.relocation.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
 
-# One byte more than the largest file that is rewritten, so that larger files are detected.
+# One byte more than the maximum size of a rewritten file, so that larger files are detected.
 MOST_READ: Final = max(MAX_GROUP_FILE_BYTES, MAX_INDEX_BYTES) + 1
 
 
@@ -19,15 +19,15 @@ class MovedTree:
     """The paths at which a workload mounts a cache.
 
     Attributes:
-        mount_path: the path of its root.
-        trees: the paths of folders that are not mounted below the root, by folder.
+        mount_path: the path of the cache root.
+        trees: the mount path of each folder that is not mounted below the root, by folder.
     """
 
     mount_path: str
     trees: Mapping[str, str] = field(default_factory=dict)
 
     def concerns(self, path: str) -> bool:
-        """Return whether a file of the cache contains paths of other files."""
+        """Return whether a file of the cache may contain paths of other files."""
         name = posixpath.basename(path)
         return is_group_file(name) or name == INDEX_NAME
 
@@ -36,18 +36,19 @@ class MovedTree:
 
         Args:
             path: the path of the file, relative to the root.
-            document: its content.
-            holds: returns whether the cache has an entry at a path relative to its root.
+            document: the content of the file.
+            holds: returns whether the cache contains a path, given relative to its root.
 
         Raises:
-            CacheError: the file does not have its framework's format, or names a file that is missing in the cache.
+            CacheError: the file does not have the format of its framework, or refers to a file that is missing in the
+                cache.
         """
         if is_group_file(posixpath.basename(path)):
             return relocate(document, folder_in_mount=self.find_path(posixpath.dirname(path)))
         return relocate_index(document, holds=holds, locate=lambda named: self._locate(named, holds))
 
     def find_path(self, within: str) -> str:
-        """Return the path in the workload of an entry, given relative to the root; an empty text means the root."""
+        """Return the path of an entry in the workload, given its path relative to the root (empty for the root)."""
         fitting = [each for each in self.trees if within == each or within.startswith(f"{each}/")]
         tree = max(fitting, key=len, default="")
         start = self.trees[tree] if tree else self.mount_path

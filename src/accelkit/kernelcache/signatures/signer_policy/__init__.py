@@ -1,4 +1,4 @@
-r"""Signer policies: the signers of images, by image and namespace. Without a policy, no image is accepted.
+r"""Signer policies, which specify trusted signers by image and namespace. Without a policy, no image is accepted.
 
 A file contains one or more YAML documents:
 
@@ -18,8 +18,8 @@ A file contains one or more YAML documents:
         - name: corporate
           ca: {file: ca.pem, subject: build@acme.example}
 
-A SignerPolicy object in a cluster has the same `spec`, without files. If several policies cover an image, all of them
-must be satisfied, so an additional policy can only add requirements.
+A SignerPolicy object in a cluster has the same `spec`, without files. If several policies cover an image, all of these
+policies must be satisfied, so an additional policy can only add requirements.
 """
 
 from accelkit.kernelcache.signatures.signer_policy.file import load_policies

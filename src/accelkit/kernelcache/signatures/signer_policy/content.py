@@ -1,4 +1,4 @@
-"""Digest of the content of policies and of the files that they use."""
+"""Digest of the content of policies and of the files that they refer to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class PolicyContent:
     """The digest of all added contents, in order."""
 
     def __init__(self) -> None:
-        # Another release may have had weaker checks, so its verdicts must not be reused.
+        # The checks of another release may be weaker, so its verdicts must not be reused.
         self._hash = hashlib.sha256(__version__.encode())
 
     def add(self, content: bytes) -> None:
         """Add the content of a source to the digest."""
-        # Hashes have a fixed length, so moving bytes from one content to the next changes the digest.
+        # Because hashes have a fixed length, the digest also depends on the boundaries between the contents.
         self._hash.update(hashlib.sha256(content).digest())
 
     def add_root(self, trust: TrustRoot, path: Path | None) -> None:
@@ -29,8 +29,8 @@ class PolicyContent:
 
         Args:
             trust: the trusted root.
-            path: the path of its file; None for the root in the installed release of sigstore, whose version is added
-                instead of its content.
+            path: the path of its file; None for the root in the installed release of sigstore. In that case, the
+                version of sigstore is added instead of the content.
 
         Raises:
             ConfigurationError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Signer policies from a file, with keys and certificates from the files that it names."""
+"""Signer policies from a file, with keys and certificates from the files that it refers to."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ prepare(_Document)
 
 
 def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicies:
-    """Return the policies in a file, with their trusted root; nothing is fetched.
+    """Return the policies in a file with their trusted root, without network requests.
 
     Args:
         path: the YAML file.
-        trusted_root: the JSON file of a Sigstore trusted root; None for the root of the public instance in the
-            installed release of sigstore.
+        trusted_root: the JSON file of a Sigstore trusted root; None for the trusted root of the public instance that
+            the installed release of sigstore contains.
 
     Raises:
         ConfigurationError: the file cannot be read, or a policy in it is invalid.

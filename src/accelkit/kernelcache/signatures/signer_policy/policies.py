@@ -1,4 +1,4 @@
-"""Signer policies as values: the images that they cover, and the signers of those images."""
+"""Data model of signer policies: the images that they cover, and the accepted signers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.kernelcache.signatures.matching import TextMatch, compile_glob
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 ALL_NAMESPACES = ("*",)
-# One day: revoked signatures are accepted for at most this long, and a registry may be unreachable overnight.
+# One day. Revoked signatures are accepted for at most this time, and a registry may be unreachable overnight.
 VERDICT_TTL_SECONDS = 24 * 3600
 
 
@@ -22,12 +22,14 @@ class Signer:
 
     Attributes:
         name: the name of the signer, for messages.
-        log_required: whether an entry in the transparency log must verify the time of the signature.
-        annotations: the required claims of the signature in addition to the digest.
-        issuer: the issuer of the identity; None for keys, and for authorities that are trusted as a whole.
-        subject: the subject of the certificate; None for keys, and for authorities that are trusted as a whole.
-        keys: public keys; the signature must be made with one of them.
-        authorities: a private authority; None for keys and for Sigstore's authorities.
+        log_required: whether an entry in the transparency log must prove the signing time.
+        annotations: the claims that the signature must contain in addition to the digest.
+        issuer: the required issuer of the identity; None for keys, and for private authorities without a required
+            issuer.
+        subject: the required subject of the certificate; None for keys, and for private authorities without a required
+            subject.
+        keys: public keys; the signature must be created with one of these keys.
+        authorities: the certificates of a private authority; None for keys and for Sigstore's authorities.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Signer:
 
     @property
     def keyless(self) -> bool:
-        """Whether the signer has a certificate from Sigstore's certificate authority."""
+        """Whether the signer must have a certificate from Sigstore's certificate authority."""
         return not self.keys and self.authorities is None
 
 
@@ -50,11 +52,11 @@ class SignerPolicy:
 
     Attributes:
         name: the name of the policy, for messages.
-        images: the patterns of the names of images that it covers.
-        signers: the accepted signers; a signature by one of them is sufficient.
-        namespaces: the patterns of the namespaces to which it applies.
-        verdict_ttl_seconds: the time in seconds for which a successful verification is valid before the signatures are
-            fetched again; 0 if they are fetched each time.
+        images: the patterns for the names of the images that the policy covers.
+        signers: the accepted signers; a signature from one of these signers is sufficient.
+        namespaces: the patterns for the namespaces to which the policy applies.
+        verdict_ttl_seconds: the time, in seconds, for which a successful verification is valid before the signatures
+            are fetched again; 0 to fetch the signatures each time.
     """
 
     name: str
@@ -64,7 +66,7 @@ class SignerPolicy:
     verdict_ttl_seconds: int = VERDICT_TTL_SECONDS
 
     def covers(self, image: Reference, namespace: str | None = None) -> bool:
-        """Return whether the policy covers an image in a namespace; None means no particular namespace."""
+        """Return whether the policy covers an image in a namespace; None means no specific namespace."""
         if namespace is None:
             if all(pattern.strip("*") for pattern in self.namespaces):
                 return False
@@ -72,7 +74,8 @@ class SignerPolicy:
             return False
         return any(glob.fullmatch(image.name) for glob in self._image_globs)
 
-    # Compiled once for all images in a cluster, because compiling takes a hundred times as long as a match.
+    # The patterns are compiled once for all images in a cluster, because compilation takes a hundred times as long as a
+    # match.
     @cached_property
     def _image_globs(self) -> tuple[Any, ...]:
         return tuple(compile_glob(pattern) for pattern in self.images)
@@ -84,13 +87,13 @@ class SignerPolicy:
 
 @dataclass(frozen=True)
 class SignerPolicies:
-    """Several policies, with the trusted root that they share.
+    """A set of policies with the same trusted root.
 
     Attributes:
-        policies: the policies; without policies, every image is rejected.
+        policies: the policies; if there are none, all images are rejected.
         trust: Sigstore's keys and authorities.
-        digest: the digest of all inputs of a verdict, so that a stored verdict can be compared with the current
-            policies.
+        digest: the digest of all policies and files that affect a verdict. It is used to detect whether a stored
+            verdict is based on the current policies.
     """
 
     policies: tuple[SignerPolicy, ...]
@@ -98,9 +101,9 @@ class SignerPolicies:
     digest: str = ""
 
     def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
-        """Return the policies that cover an image; without such policies, the image is rejected."""
+        """Return the policies that cover an image. If there are none, the image is rejected."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
     def find_verdict_ttl(self, image: Reference, namespace: str | None = None) -> int:
-        """Return the time in seconds for which a successful verification is valid: the lowest value of the policies."""
+        """Return the lowest `verdict_ttl_seconds` of the policies that cover an image; 0 if there are none."""
         return min((each.verdict_ttl_seconds for each in self.select(image, namespace)), default=0)

@@ -1,4 +1,4 @@
-"""The `spec` of a policy, with the same format in files and in objects of a cluster, and its conversion to a policy."""
+"""The `spec` of a policy in a file or in an object in a cluster, and its conversion to a policy."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from accelkit.kernelcache.signatures.trust import load_authorities
 MAX_POLICY_BYTES = 1 << 20
 MAX_VERDICT_TTL_SECONDS = 365 * 24 * 3600
 NEXT_STEP = "see docs/how-to/signer-policies.md for the format"
-# An empty field, for example from a template with an unset variable, must not mean that any value is accepted.
+# If a field is empty, for example because of an unset template variable, this must not mean that any value is accepted.
 Given = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class KeyMaterial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Identity, keys or certificates of a signer; the kind of the signer determines the required fields."""
+    """Identity, keys or certificates of a signer. The kind of signer determines which fields are required."""
 
     file: Given = ""
     data: Given = ""
@@ -62,7 +62,8 @@ def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], by
     Args:
         name: the name of the policy.
         spec: the spec to convert.
-        read_file: returns the content of a file that the spec names, or raises; its second argument names the signer.
+        read_file: returns the content of a file that the spec refers to, or raises an error. The second argument is the
+            name of the signer, for messages.
 
     Raises:
         ConfigurationError: the policy is invalid, can never match, or matches any identity.
@@ -79,7 +80,7 @@ def build_policy(name: str, spec: PolicySpec, read_file: Callable[[str, str], by
 
 
 def read_images(patterns: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the normalized patterns of images.
+    """Return the normalized image patterns.
 
     Raises:
         ConfigurationError: there are no patterns, or a pattern is invalid.
@@ -89,7 +90,7 @@ def read_images(patterns: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def read_namespaces(patterns: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the patterns of namespaces.
+    """Return the namespace patterns.
 
     Raises:
         ConfigurationError: there are no patterns, or a pattern is invalid.

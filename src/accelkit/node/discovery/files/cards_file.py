@@ -1,4 +1,4 @@
-"""Reader of a file that lists cards, such as the simulated cards of the sandbox."""
+"""Reader of a file that lists cards, such as the simulated cards in the sandbox."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _nodes_file = msgspec.json.Decoder(_NodesFile)
 
 
 def apply_nodes_file(root: Path, profile: Profile) -> Profile:
-    """Return the profile with the names of device nodes of this host.
+    """Return the profile with the names of the device nodes on this host.
 
     Raises:
         DevicePluginError: the file exists, but cannot be read, so the names are unknown.

@@ -1,11 +1,11 @@
-"""Reader of the administrator's overrides of cards in the file `etc/accelkit/cards.yaml` on the host.
+"""Reader of the administrator's overrides for cards, from the file `etc/accelkit/cards.yaml` on the host.
 
     cards:
       "0000:3b:00.0": {memory: 48GiB, reserved: 1GiB}
       "1e36:c042": {memory: 144GiB}
 
 The key of an entry is the ID of a card, its PCI address, or the PCI IDs of its model, in this order of precedence.
-Overrides take precedence over all other sources. An invalid entry is logged and ignored; it never removes a card.
+Overrides take precedence over all other sources. An invalid entry is logged and ignored. It never removes a card.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ prepare(_File, _Entry)
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Amounts in bytes; None if the administrator does not override them."""
+    """The overridden amounts of a card in bytes; None for an amount that is not overridden."""
 
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
@@ -48,13 +48,13 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The content of the file, and its problems as sentences."""
+    """The content of the overrides file, and the problems in it as sentences."""
 
     cards: Mapping[str, Override] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
     def find_override(self, *names: str) -> Override:
-        """Return the override for the first of these names that the file contains."""
+        """Return the override for the first of these names that occurs in the file."""
         return next((self.cards[name] for name in names if name in self.cards), Override())
 
 
@@ -80,7 +80,7 @@ def read_overrides(root: Path) -> Overrides:
 
 def _parse_override(entry: _Entry) -> Override:
     memory = None if entry.memory is None else parse_size(str(entry.memory))
-    # A reservation of 0 is valid, but `parse_size` requires at least 1.
+    # A reserved amount of 0 is valid, but `parse_size` requires at least 1.
     reserved = None if entry.reserved is None else int(entry.reserved != 0 and parse_size(str(entry.reserved)))
     if memory is not None and reserved is not None and reserved > memory:
         raise QuantityError("reserved is larger than memory")

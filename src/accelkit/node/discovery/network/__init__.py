@@ -1,1 +1,1 @@
-"""NICs of the host, and the obstacles to direct access between NICs and cards."""
+"""NICs of the host, and obstacles to direct access between NICs and cards."""

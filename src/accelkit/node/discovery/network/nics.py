@@ -1,4 +1,4 @@
-"""Discovery of a host's NICs in sysfs, with their RDMA devices and their nearness to the cards."""
+"""Discovery of a host's NICs in sysfs, with their RDMA devices and their proximity to the cards."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ETHERNET, _INFINIBAND = "0200", "0207"
 
 
 def find_nics(root: Path) -> tuple[Nic, ...]:
-    """Return at most MAX_NICS NICs of a host, NICs with RDMA first, sorted by address.
+    """Return at most MAX_NICS NICs of a host, sorted by address, with the RDMA NICs first.
 
-    Virtual functions are omitted, because they share the location of their physical function and may be numerous.
+    Virtual functions are omitted, because they have the location of their physical function and may be numerous.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -31,9 +31,10 @@ def find_nics(root: Path) -> tuple[Nic, ...]:
 
 
 def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
-    """Return the NICs and their nearness to the cards; None if there are no NICs.
+    """Return the NICs and their proximity to the cards; None if there are no NICs.
 
-    If a NIC has RDMA, NICs without RDMA are omitted, because a management port does not transfer the memory of cards.
+    If any NIC supports RDMA, NICs without RDMA are omitted, because a management port does not transfer the memory of
+    cards.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -48,13 +49,13 @@ def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
 
 
 def place_beside(cards: Sequence[FoundCard], network: Network | None) -> list[FoundCard]:
-    """Return the cards, each with the letter of its nearest NIC."""
+    """Return copies of the cards that contain the letter of the nearest NIC of each card."""
     rows = network.nearness if network else [""] * len(cards)
     return [card.place_beside(rate_nearest(row)) for card, row in zip(cards, rows, strict=True)]
 
 
 def _find_rdma(root: Path) -> Mapping[str, str]:
-    """Return the name of each PCI device's first RDMA device, by PCI address."""
+    """Return the name of the first RDMA device of each PCI device, by PCI address."""
     found: dict[str, str] = {}
     for entry in list_entries(root / _RDMA):
         device = entry / "device"

@@ -1,4 +1,4 @@
-"""Facts that determine whether a NIC can access a card's memory directly (GPUDirect RDMA). A fact may be unknown.
+"""Facts that determine whether a NIC can directly access a card's memory (GPUDirect RDMA). A fact may be unknown.
 
 `peer_obstacles` derives the obstacles from these facts.
 """
@@ -37,13 +37,14 @@ class Iommu(StrEnum):
 
 
 class PeerAccess(msgspec.Struct, frozen=True):
-    """The facts of a host and its cards; None means unknown.
+    """The facts about a host and its cards. None means that a fact is unknown.
 
     Attributes:
         peer_module: whether NVIDIA's module for peer access is loaded.
         kernel_dma_buf: whether the kernel supports dma-bufs for RDMA.
-        iommu: the mode of the IOMMU, by address of the card.
-        redirected: whether a bridge above the card redirects peer requests to the root complex (ACS), by address.
+        iommu: the mode of the IOMMU for each card, by the card's PCI address.
+        redirected: whether a bridge above the card redirects peer requests to the root complex (ACS), by the card's PCI
+            address.
     """
 
     peer_module: bool | None
@@ -53,7 +54,7 @@ class PeerAccess(msgspec.Struct, frozen=True):
 
 
 def read_peer_access(root: Path, addresses: Iterable[str]) -> PeerAccess:
-    """Read the facts of a host and of the cards at these PCI addresses."""
+    """Read the facts about a host and the cards at these PCI addresses."""
     cards = sorted(addresses)
     return PeerAccess(
         peer_module=_is_loaded(root, _PEER_MODULE),
@@ -65,7 +66,7 @@ def read_peer_access(root: Path, addresses: Iterable[str]) -> PeerAccess:
 
 def _is_loaded(root: Path, module: str) -> bool | None:
     modules = root / "sys/module"
-    # In a container without the folder, the loaded modules are unknown.
+    # If the container does not have the folder, the loaded modules are unknown.
     return (modules / module).is_dir() if modules.is_dir() else None
 
 
@@ -92,7 +93,10 @@ def _is_redirected(root: Path, bdf: str) -> bool | None:
 
 
 def _redirects(config: Path) -> bool | None:
-    """Return whether a bridge redirects; None without privileges, because only 64 bytes are readable then."""
+    """Return whether a bridge redirects peer requests; None if it is unknown.
+
+    Without privileges, the result is None, because only 64 bytes of the configuration are readable.
+    """
     try:
         content = config.read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
 """Obstacles to a NIC's direct access to a card's memory (GPUDirect RDMA), derived from the known facts.
 
-Even without obstacles, access is not guaranteed, because it also depends on libraries and on the program.
+Even without obstacles, direct access is not guaranteed, because it also depends on libraries and the program.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _WITH_MODULE: Final = "nvidia"
 
 
 def list_obstacles(card: Card, place: int, network: Network, peers: PeerAccess) -> list[str]:
-    """Return the obstacles of a card, as sentences with next steps. Unknown facts are not obstacles.
+    """Return the obstacles for a card, as sentences with next steps. Unknown facts are not obstacles.
 
     Args:
         card: the card.
-        place: the position of the card in the inventory.
+        place: the index of the card in the inventory.
         network: the node's NICs.
-        peers: the facts of the host.
+        peers: the facts about the host.
     """
     return [
         *_list_nic_obstacles(place, network),
