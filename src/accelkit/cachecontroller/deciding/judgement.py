@@ -94,7 +94,7 @@ class Decision:
     """Decision about the digest and the objects of a cache.
 
     Attributes:
-        status: previous status, updated with the new digest, image, verification, mount path, size and previous digests.
+        status: the status, updated with the new digest, image, verification, mount path, size and previous digests.
         conditions: conditions Resolved and Verified.
         serves: whether the controller creates and maintains claims.
         withdrawn: whether the controller deletes unused objects.
