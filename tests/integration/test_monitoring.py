@@ -12,7 +12,7 @@ from real_prometheus import list_queries, run_prometheus
 
 from accelkit.model.card import Card
 from accelkit.node.card_metrics.collector import CardCollector
-from accelkit.node.card_metrics.holders import Holder, Holdings
+from accelkit.node.card_metrics.holders import CardHolder, Holdings
 from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.metrics import Metrics
 
@@ -38,7 +38,7 @@ EMPTY = {
 async def serve_agent(stop: asyncio.Event) -> int:
     """Serve what a node agent shows of a card; return the port. The sandbox's own agents share this machine's ports."""
     metrics, port = Metrics(), free_port()
-    holder = Holder("d", "one", "c", CARD.id)
+    holder = CardHolder("d", "one", "c", CARD.id)
     metrics.registry.register(
         CardCollector(
             "n",

@@ -16,7 +16,7 @@ import msgspec
 from accelkit.audit.written_sums import list_overfull_cards
 from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.accounting import FindingKind, check
-from accelkit.inspection.inspection import Inspection, NodeView
+from accelkit.inspection.inspection import InspectedNode, Inspection
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Health
 from accelkit.model.inventory import find_unit
@@ -164,7 +164,7 @@ class _CheckedPod:
     rejection: str = ""
 
 
-def _check_assignment(pod: CardPod, node: NodeView) -> _CheckedPod:
+def _check_assignment(pod: CardPod, node: InspectedNode) -> _CheckedPod:
     unit_bytes = find_unit(node.unit_bytes or 1, node.former_units, pod.started_at)
     if not isinstance(pod.assignment, Assignment):
         return _CheckedPod(pod, unit_bytes, None, pod.assignment.message if pod.assignment else "")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from accelkit.inspection.inspection import NodeView
+from accelkit.inspection.inspection import InspectedNode
 from accelkit.model.assignment import MOVING, Assignment
 from accelkit.model.units import format_bytes
 from accelkit.placement.charges import count_charges
 from accelkit.vendors.pod_reading import CardPod
 
 
-def list_overfull_cards(nodes: Iterable[NodeView], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
+def list_overfull_cards(nodes: Iterable[InspectedNode], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
     """Yield the node, the card's ID and a message for each card whose capacity the assignments exceed.
 
     Shares that will be charged to another pod (`MOVING`) are not counted.

@@ -18,8 +18,8 @@ from accelkit.cacheagent.disk.content import RECHECK_SECONDS, ContentChecks
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
-from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
-from accelkit.cacheagent.planning.progress import Step
+from accelkit.cacheagent.planning.plan import AgentPlan, Move, make_plan
+from accelkit.cacheagent.planning.progress import NextStep
 from accelkit.cacheagent.planning.world import Disk, World
 from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.preparation import Preparation
@@ -31,7 +31,7 @@ from accelkit.cacheagent.reporting.report_writer import ReportWriter
 from accelkit.cacheagent.scanning.document import read_missed
 from accelkit.cacheagent.watches import Watches
 from accelkit.cacheagent.workers import Workers
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.extraction.reader_thread import run_to_completion
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
@@ -217,9 +217,9 @@ class CacheAgent:
         self._report(world, plan)
         return plan.next_at
 
-    def _find_node(self) -> NodeFacts:
+    def _find_node(self) -> NodeHardware:
         node = self._watches.node
-        return node.facts if node is not None else NodeFacts()
+        return node.facts if node is not None else NodeHardware()
 
     def _observe(self, node: OwnNode, disk: Disk, now: float) -> World:
         watches, store, memory = self._watches, self._store, self._memory
@@ -282,21 +282,21 @@ class CacheAgent:
             log.info(Facts("cache collected", folder=folder))
             self._wake.set()
 
-    def _report(self, world: World, plan: Plan) -> None:
+    def _report(self, world: World, plan: AgentPlan) -> None:
         missed = self._read_missed(world, plan)
         reports = build_reports(world, plan, missed, node_name=self._options.node, root=str(self._store.root))
         self._writer.offer(reports, world.node.uid)
         self._metrics.stored_bytes.set(sum(each.size_bytes for each in world.stored.values()))
         self._metrics.free_bytes.set(world.disk.free_bytes)
         states = Counter(each.step for each in plan.progress.values())
-        for step in Step:
+        for step in NextStep:
             self._metrics.caches.labels(step.value).set(states[step])
         self._metrics.missed_files.clear()
         for key, by_pod in missed.items():
             namespace, _, name = key.partition("/")
             self._metrics.missed_files.labels(namespace, name).set(sum(each.files for each in by_pod.values()))
 
-    def _read_missed(self, world: World, plan: Plan) -> dict[str, dict[str, MissedFiles]]:
+    def _read_missed(self, world: World, plan: AgentPlan) -> dict[str, dict[str, MissedFiles]]:
         if self._options.scan_folder is None:
             return {}
         return assign_missed(read_missed(self._options.scan_folder), world.desired_caches, plan.usage)

@@ -13,7 +13,7 @@ from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.world import RETRIES, Attempt, ImageFacts
 from accelkit.errors import AccelkitError, CacheError, RegistryError
 from accelkit.gkm.conditions import Reason
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult, Limits, extract_image
 from accelkit.kernelcache.formats.cache_image import read_cache_image
 from accelkit.kernelcache.oci.reference import Reference
@@ -64,7 +64,7 @@ class Preparation:
         return ImageFacts(found.labels, sum(layer.size for layer in found.manifest.layers))
 
     async def extract(
-        self, desired: DesiredCache, policies: SignerPolicies, node: NodeFacts, room_bytes: int
+        self, desired: DesiredCache, policies: SignerPolicies, node: NodeHardware, room_bytes: int
     ) -> ExtractionResult:
         """Verify and extract an image. If the image is already extracted, verify it only if necessary.
 
@@ -93,7 +93,7 @@ def build_request(
     root: Path,
     desired: DesiredCache,
     policies: SignerPolicies,
-    node: NodeFacts | None = None,
+    node: NodeHardware | None = None,
     room_bytes: int | None = None,
 ) -> ExtractionRequest:
     """Return the extraction request for a cache."""

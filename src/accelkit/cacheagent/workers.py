@@ -13,12 +13,12 @@ from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.pauses import Pause, extend
 from accelkit.cacheagent.planning.plan import Work
-from accelkit.cacheagent.planning.progress import Step
+from accelkit.cacheagent.planning.progress import NextStep
 from accelkit.cacheagent.planning.world import Attempt, ImageFacts
 from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.preparation import Preparation, note_failure
 from accelkit.errors import AccelkitError
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.logs import Facts
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Workers:
         image_policies: PolicyIndex,
         metrics: Metrics,
         *,
-        node: Callable[[], NodeFacts],
+        node: Callable[[], NodeHardware],
         on_end: Callable[[], None],
     ) -> None:
         self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
@@ -89,14 +89,14 @@ class Workers:
     def begin(self, work: Work) -> None:
         """Start work on a cache."""
         key = work.progress.desired.key
-        extracts = work.progress.step is Step.EXTRACT
+        extracts = work.progress.step is NextStep.EXTRACT
         self.promised[key] = work.progress.needs_bytes if extracts else 0
         self._tasks[key] = asyncio.create_task(self._work(work), name=f"cache {key}")
 
     async def _work(self, work: Work) -> None:
         desired, began = work.progress.desired, time.monotonic()
         try:
-            if work.progress.step is Step.READ_IMAGE:
+            if work.progress.step is NextStep.READ_IMAGE:
                 self.image_facts[desired.digest] = await self._preparation.read_image_facts(desired)
             else:
                 await self._extract(work)
@@ -122,7 +122,7 @@ class Workers:
     def _fail(self, work: Work, error: AccelkitError) -> None:
         key = work.progress.desired.key
         former = self.attempts.get(key)
-        if work.progress.step is Step.EXTRACT and former is not None and former.about != work.about:
+        if work.progress.step is NextStep.EXTRACT and former is not None and former.about != work.about:
             # A new path or digest resets the backoff after failures, so the pause is extended instead.
             self._pause(key)
         attempt = note_failure(error, former, work.about, time.monotonic())

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from accelkit.back_off import BackOff
-from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.cache_events import CacheEvents
 from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.deciding.former_digests import FormerDigests
@@ -35,6 +34,7 @@ from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.plan_writer import PlanWriter
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import AccelkitError, ApiError, NotLeadingError
 from accelkit.gkm.conditions import ConditionType, Reason, merge_conditions, state
@@ -73,7 +73,7 @@ class Controller:
         self,
         cluster: ClusterState,
         coverage: Coverage,
-        applier: Applier,
+        applier: PlanWriter,
         events: CacheEvents,
         *,
         writers: WriterCheck,

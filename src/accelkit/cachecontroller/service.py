@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.cache_events import CacheEvents
 from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.controller import Controller
@@ -19,11 +18,12 @@ from accelkit.cachecontroller.deciding.node_views import list_hosts, view_nodes
 from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
 from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery, build_image_volume
 from accelkit.cachecontroller.judging.coverage import Coverage
-from accelkit.cachecontroller.judging.judge import Judge
+from accelkit.cachecontroller.judging.judge import ImageEvaluator
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.live_reads.pods import LivePods
 from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.plan_writer import PlanWriter
 from accelkit.cachecontroller.watches import Watches
 from accelkit.cachecontroller.webhook.lookup import CacheLookup
 from accelkit.cachecontroller.webhook.mutation import Tools
@@ -122,14 +122,14 @@ class _Service:
             unreadable=lambda: self._watches.unreadable,
             silent_seconds=self._watches.measure_silence_seconds,
         )
-        self.judge = Judge(api, options.settings, coverage, options.fill.namespace)
+        self.judge = ImageEvaluator(api, options.settings, coverage, options.fill.namespace)
         self._webhook: WebhookServer | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook, writer)
         self._controller = Controller(
             cluster,
             coverage,
-            Applier(writer, cluster, self._metrics, self._leads),
+            PlanWriter(writer, cluster, self._metrics, self._leads),
             CacheEvents(Events(writer, "accelkit-cache-controller", socket.gethostname())),
             writers=WriterCheck(cluster, LivePods(api).read, options.guard_seconds),
             metrics=self._metrics,

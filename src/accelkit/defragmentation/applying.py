@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from accelkit.defragmentation.plan import Plan, Step
+from accelkit.defragmentation.plan import DefragmentationPlan, PlannedPlacement
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.evictions import evict
@@ -38,7 +38,7 @@ class PlanApplier:
     def __init__(self, api: ApiClient, report: Callable[[str], None], wait_seconds: float) -> None:
         self._api, self._report, self._wait_seconds = api, report, wait_seconds
 
-    async def apply(self, plan: Plan) -> bool:
+    async def apply(self, plan: DefragmentationPlan) -> bool:
         """Apply the steps in order and wait; return whether all pods that needed evictions are bound.
 
         Raises:
@@ -50,7 +50,7 @@ class PlanApplier:
             await self._apply_step(step)
         return await self._wait(steps)
 
-    async def _apply_step(self, step: Step) -> None:
+    async def _apply_step(self, step: PlannedPlacement) -> None:
         pods = _list_evicted(step)
         for pod in pods:
             await self._evict(pod, dry_run=True)
@@ -64,7 +64,7 @@ class PlanApplier:
                 raise
             self._report(f"evicted {pod} for {step.namespace}/{step.pod}")
 
-    async def _hold(self, step: Step) -> None:
+    async def _hold(self, step: PlannedPlacement) -> None:
         until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=self._wait_seconds + HOLD_MARGIN_SECONDS)
         hold = Hold(step.node, until, tuple(each.uid for each in step.evictions))
         try:
@@ -76,7 +76,7 @@ class PlanApplier:
                 next_step="run `accelkit defrag --plan` again; --apply requires permission to patch pods/status",
             ) from exc
 
-    async def _end_hold(self, step: Step) -> None:
+    async def _end_hold(self, step: PlannedPlacement) -> None:
         try:
             await self._patch_condition(step, {"type": HOLD_CONDITION, "$patch": "delete"})
         except ApiError as exc:
@@ -85,7 +85,7 @@ class PlanApplier:
                     f"cannot end the hold for {step.namespace}/{step.pod}: {exc.message}; the hold will expire"
                 )
 
-    async def _patch_condition(self, step: Step, condition: dict[str, str]) -> None:
+    async def _patch_condition(self, step: PlannedPlacement, condition: dict[str, str]) -> None:
         path = f"{build_pod_path(step.namespace, step.pod)}/status"
         # With the UID, the API server refuses the patch if a newer pod has the same name.
         patch = {"metadata": {"uid": step.uid}, "status": {"conditions": [condition]}}
@@ -104,7 +104,7 @@ class PlanApplier:
                 next_step="run `accelkit defrag --plan` again, because the cluster has changed",
             ) from exc
 
-    async def _wait(self, steps: Iterable[Step]) -> bool:
+    async def _wait(self, steps: Iterable[PlannedPlacement]) -> bool:
         """Wait until each pod is bound or deleted, or the time limit is reached; return whether all pods are bound."""
         began = time.monotonic()
         left, bound, reported_at = list(steps), True, began
@@ -131,7 +131,7 @@ class PlanApplier:
                 await asyncio.sleep(_POLL_SECONDS)
         return bound
 
-    async def _find_result(self, step: Step) -> str | None:
+    async def _find_result(self, step: PlannedPlacement) -> str | None:
         """Return the result for a pod; None if the pod is still waiting or the API server does not respond."""
         try:
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
@@ -143,7 +143,7 @@ class PlanApplier:
             return "was deleted before it was bound"
         return f"is bound to {pod.spec.node_name}" if pod.spec.node_name else None
 
-    async def _find_reason(self, step: Step) -> str:
+    async def _find_reason(self, step: PlannedPlacement) -> str:
         """Return the reason why a pod is not bound, according to the API server."""
         try:
             left = [str(each) for each in _list_evicted(step) if await self._read(each) is not None]
@@ -170,5 +170,5 @@ class PlanApplier:
         return pod if pod.metadata.uid == ref.uid else None
 
 
-def _list_evicted(step: Step) -> list[PodRef]:
+def _list_evicted(step: PlannedPlacement) -> list[PodRef]:
     return [PodRef(each.namespace, each.pod, each.uid) for each in step.evictions]

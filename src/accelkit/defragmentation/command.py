@@ -12,7 +12,7 @@ import click
 
 from accelkit.command_options import FILE, kubeconfig_option
 from accelkit.defragmentation.applying import HOLD_MARGIN_SECONDS, PlanApplier
-from accelkit.defragmentation.plan import Plan, Planner
+from accelkit.defragmentation.plan import DefragmentationPlan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.defragmentation.table import build_plan_table
 from accelkit.errors import ConfigurationError
@@ -91,7 +91,7 @@ def defrag(  # noqa: PLR0917 - click passes options by name
         raise click.UsageError("--yes requires --apply")
     rules = None if sharing_rules is None else _read_rules(sharing_rules)
 
-    async def read(api: ApiClient) -> Plan:
+    async def read(api: ApiClient) -> DefragmentationPlan:
         return Planner(await read_cluster(api, dialects, rules), load_policy(policy), most_evictions).plan()
 
     asyncio.run(_run(kubeconfig, read, output, applies=applies, yes=yes, wait_seconds=wait_seconds))
@@ -109,7 +109,7 @@ def _read_rules(path: Path) -> SharingRules:
 
 async def _run(
     kubeconfig: Path | None,
-    read: Callable[[ApiClient], Awaitable[Plan]],
+    read: Callable[[ApiClient], Awaitable[DefragmentationPlan]],
     output: str,
     *,
     applies: bool,

@@ -48,7 +48,7 @@ class Eviction(msgspec.Struct, frozen=True):
     fits: str = ""
 
 
-class Step(msgspec.Struct, frozen=True):
+class PlannedPlacement(msgspec.Struct, frozen=True):
     """A waiting pod, its planned node, and the evictions that it needs, if any."""
 
     namespace: str
@@ -69,10 +69,10 @@ class LeftOut(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DefragmentationPlan(msgspec.Struct, frozen=True):
     """The steps of a plan, and the waiting pods without a step."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedPlacement, ...]
     left_out: tuple[LeftOut, ...]
     evictions: int
     version: int = PLAN_VERSION
@@ -101,11 +101,11 @@ class Planner:
         # CPU and memory that the pods placed by this plan use on each host.
         self._added: dict[str, HostAmounts] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> DefragmentationPlan:
         """Return the plan for all pods that kube-scheduler has refused."""
         waiting = [each for each in self._cluster.feed.pending.values() if each.pod.unschedulable]
         waiting.sort(key=lambda each: (-each.pod.priority, each.pod.created_at, str(each.pod.ref)))
-        steps, left_out = list[Step](), list[LeftOut]()
+        steps, left_out = list[PlannedPlacement](), list[LeftOut]()
         for pending in waiting:
             found = self._plan_pod(pending)
             ref, priority = pending.pod.ref, pending.pod.priority
@@ -113,9 +113,9 @@ class Planner:
                 left_out.append(LeftOut(ref.namespace, ref.name, ref.uid, priority, found))
             else:
                 steps.append(found)
-        return Plan(tuple(steps), tuple(left_out), sum(len(step.evictions) for step in steps))
+        return DefragmentationPlan(tuple(steps), tuple(left_out), sum(len(step.evictions) for step in steps))
 
-    def _plan_pod(self, pending: Pending) -> Step | str:
+    def _plan_pod(self, pending: Pending) -> PlannedPlacement | str:
         uid = pending.pod.ref.uid
         if pending.request is None:
             return str(pending.refusal or "it requests no card")
@@ -260,7 +260,7 @@ class Planner:
                 found.append(name)
         return found
 
-    def _build_step(self, pending: Pending, node: str, victims: Iterable[Candidate]) -> Step:
+    def _build_step(self, pending: Pending, node: str, victims: Iterable[Candidate]) -> PlannedPlacement:
         ref, ledger = pending.pod.ref, self._cluster.ledger
         self._add(ref.uid, node)
         evictions = []
@@ -270,7 +270,7 @@ class Planner:
             if where:
                 self._add(each.uid, where)
             evictions.append(Eviction(pod.namespace, pod.name, pod.uid, each.priority, node, where))
-        return Step(ref.namespace, ref.name, ref.uid, pending.pod.priority, node, tuple(evictions))
+        return PlannedPlacement(ref.namespace, ref.name, ref.uid, pending.pod.priority, node, tuple(evictions))
 
     def _add(self, uid: str, node: str) -> None:
         amounts = read_pod_amounts(self._cluster.pods[uid].spec)

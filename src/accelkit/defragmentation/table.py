@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.defragmentation.plan import Plan
+from accelkit.defragmentation.plan import DefragmentationPlan
 
 
-def build_plan_table(plan: Plan) -> RenderableType:
+def build_plan_table(plan: DefragmentationPlan) -> RenderableType:
     """Return the plan as lines for a terminal."""
     if not plan.steps and not plan.left_out:
         return Text("No pods are waiting for cards after a refusal by kube-scheduler.")
     return Group(*_list_lines(plan))
 
 
-def _list_lines(plan: Plan) -> Iterator[Text]:
+def _list_lines(plan: DefragmentationPlan) -> Iterator[Text]:
     for number, step in enumerate(plan.steps, 1):
         title = f"{number}. {step.namespace}/{step.pod} (priority {step.priority}) would fit on {step.node}"
         yield Text(title if step.evictions else f"{title} without evictions", style="bold")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.inspection.inspection import CardView, Inspection, NodeView
+from accelkit.inspection.inspection import CardView, InspectedNode, Inspection
 from accelkit.model.units import format_bytes
 
 
@@ -56,7 +56,7 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Accounting
     return findings
 
 
-def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[AccountingFinding]:
+def _check_card(node: InspectedNode, card: CardView, min_free_bytes: int) -> list[AccountingFinding]:
     figures = (card.capacity_bytes, card.used_bytes, card.free_bytes)
     where = f"card {card.id} of {node.name}"
     if not card.known:

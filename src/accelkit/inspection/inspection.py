@@ -104,7 +104,7 @@ class Totals(msgspec.Struct, frozen=True):
     free_bytes: int
 
 
-class NodeView(msgspec.Struct, frozen=True):
+class InspectedNode(msgspec.Struct, frozen=True):
     """A node.
 
     Attributes:
@@ -130,12 +130,12 @@ class Inspection(msgspec.Struct, frozen=True):
     """The inspection of a cluster or of one node."""
 
     unit_bytes: int | None
-    nodes: list[NodeView]
+    nodes: list[InspectedNode]
     totals: Totals
     version: int = INSPECTION_VERSION
 
 
-def view_node(entry: NodeEntry) -> NodeView:
+def view_node(entry: NodeEntry) -> InspectedNode:
     """Return the view of one node."""
     shares: dict[str, list[ShareView]] = {}
     for held in _sort(entry.holdings.values()):
@@ -143,7 +143,7 @@ def view_node(entry: NodeEntry) -> NodeView:
             shares.setdefault(card, []).append(share)
     cards = [_card(card, entry.find_use(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
     cards += [_lost_card(card, entry.uses[card], held) for card, held in sorted(shares.items()) if card in entry.uses]
-    return NodeView(
+    return InspectedNode(
         entry.name,
         _state(entry),
         _problem(entry),
@@ -156,7 +156,7 @@ def view_node(entry: NodeEntry) -> NodeView:
     )
 
 
-def is_worth_showing(node: NodeView) -> bool:
+def is_worth_showing(node: InspectedNode) -> bool:
     """Return whether lists include the node, because it has cards or pods that hold cards."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
@@ -166,7 +166,7 @@ def view(entries: Iterable[NodeEntry]) -> Inspection:
     return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
-def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
+def assemble(nodes: Sequence[InspectedNode], unit_bytes: int | None = None) -> Inspection:
     """Return an inspection of these nodes with totals. Without `unit_bytes`, use the unit of the first node."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),

@@ -5,7 +5,7 @@ This module pads the cells itself, because its output must be identical to that 
 
 from __future__ import annotations
 
-from accelkit.inspection.inspection import Inspection, NodeView
+from accelkit.inspection.inspection import InspectedNode, Inspection
 from accelkit.model.units import format_unit
 
 _GAP = "  "
@@ -27,7 +27,7 @@ def build_aliyun_table(inspection: Inspection) -> str:
     return "\n".join([*lines, ruler, "Allocated/Total GPU Memory In Cluster:", f"{used}/{total} ({percent})"])
 
 
-def _row(node: NodeView, most: int, unit: int) -> list[str]:
+def _row(node: InspectedNode, most: int, unit: int) -> list[str]:
     cards = [f"{card.used_bytes // unit}/{card.capacity_bytes // unit}" for card in node.cards]
     sums = f"{node.totals.used_bytes // unit}/{node.totals.capacity_bytes // unit}"
     return [node.name, node.address or "-", *cards, *("-" for _ in range(most - len(cards))), sums]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.inspection.inspection import CardView, Inspection, NodeView, ShareView, Totals
+from accelkit.inspection.inspection import CardView, InspectedNode, Inspection, ShareView, Totals
 from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
@@ -44,7 +44,7 @@ def build_inspection_table(inspection: Inspection) -> RenderableType:
     return Group(*parts)
 
 
-def _node(node: NodeView) -> Iterator[Text]:
+def _node(node: InspectedNode) -> Iterator[Text]:
     title = Text(node.name, style="bold cyan")
     title.append(f"  {_totals(node.totals)}", style="default")
     if node.problem:

@@ -11,7 +11,7 @@ import msgspec
 from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.ledger.verdicts import describe_state
 from accelkit.model.request import PodRequest
-from accelkit.placement.changes.situation import Holder, PlacedCharges, Situation
+from accelkit.placement.changes.situation import PlacedCharges, ShareHolder, Situation
 from accelkit.placement.changes.victims import Candidate
 from accelkit.placement.charges import Charge
 from accelkit.vendors.pod_reading import CardPod
@@ -28,7 +28,7 @@ def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
     holders = [holder for held in kept.holdings.values() if (holder := _read_holder(held, places)).charges]
     holders.sort(key=lambda holder: (_rank(holder.charges), str(holder.pod)))
     unassigned = sorted(kept.unassigned.values(), key=lambda pod: str(pod.pod))
-    holders += [Holder(pod.pod, None, pod.memory_bytes * len(places)) for pod in unassigned]
+    holders += [ShareHolder(pod.pod, None, pod.memory_bytes * len(places)) for pod in unassigned]
     return Situation(
         kept.list_states_for(request), tuple(holders), lambda uids: kept.copy_without(uids).list_states_for(request)
     )
@@ -67,9 +67,9 @@ def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
     return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 
-def _read_holder(held: Holding, places: Mapping[str, int]) -> Holder:
+def _read_holder(held: Holding, places: Mapping[str, int]) -> ShareHolder:
     placed = _place(held, places)
-    return Holder(held.pod, placed, sum(charge.memory_bytes for _, charge in placed))
+    return ShareHolder(held.pod, placed, sum(charge.memory_bytes for _, charge in placed))
 
 
 def _place(held: Holding, places: Mapping[str, int]) -> tuple[tuple[int, Charge], ...]:

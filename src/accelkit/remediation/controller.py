@@ -17,7 +17,7 @@ from accelkit.remediation.deciding.actions import Action, Decision, NodeEvent
 from accelkit.remediation.deciding.breaker import Breaker
 from accelkit.remediation.deciding.decision import Permits, decide
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.deciding.views import HoldReason, NodeView
+from accelkit.remediation.deciding.views import HoldReason, RemediationNode
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.nodes import NodeSummary
 from accelkit.remediation.repair_times import RepairTimes
@@ -34,14 +34,14 @@ _UNCERTAIN_SECONDS: Final = 60.0
 class Reading(Protocol):
     """Reader of single nodes."""
 
-    async def read(self, name: str) -> NodeView | None:
+    async def read(self, name: str) -> RemediationNode | None:
         """Return the current node; None if it does not exist."""
 
 
 class Writing(Protocol):
     """Writer of actions."""
 
-    async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
+    async def carry_out(self, view: RemediationNode, actions: tuple[Action, ...]) -> None:
         """Carry out the actions in order."""
 
 
@@ -178,7 +178,7 @@ class Controller:
             under |= self._begun.keys() | self._planned.keys()
         return decision.hold
 
-    async def _carry_out(self, view: NodeView, decision: Decision) -> None:
+    async def _carry_out(self, view: RemediationNode, decision: Decision) -> None:
         under = set() if view.record is None else set(view.record.cards)
         self._times.observe(view.name, under | set(decision.begun), self._clock())
         if decision.begun:
@@ -195,7 +195,7 @@ class Controller:
             else:
                 log.warning("ignored implausible repair duration in record node=%s card=%s", view.name, card)
 
-    async def _plan(self, view: NodeView, node: NodeSummary, decision: Decision) -> None:
+    async def _plan(self, view: RemediationNode, node: NodeSummary, decision: Decision) -> None:
         """Report the planned actions once for each set of faults on a node, without writing to the node."""
         if not decision.begun:
             return

@@ -13,11 +13,13 @@ from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, REPAIRED_ANN
 from accelkit.remediation.deciding.actions import WriteCondition, WriteNode
 from accelkit.remediation.deciding.isolation import CONDITION
 from accelkit.remediation.deciding.record import write_record
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import RemediationNode
 from accelkit.remediation.nodes import NodeObject
 
 
-async def write_node(api: ApiClient, view: NodeView, version: str, action: WriteNode | WriteCondition) -> NodeObject:
+async def write_node(
+    api: ApiClient, view: RemediationNode, version: str, action: WriteNode | WriteCondition
+) -> NodeObject:
     """Change a node if it still has this resource version; return the changed node.
 
     Raises:

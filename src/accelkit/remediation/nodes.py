@@ -21,7 +21,7 @@ from accelkit.remediation.deciding.decision import is_fresh
 from accelkit.remediation.deciding.faults import find_fault
 from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import read_record
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import RemediationNode
 
 
 class _Info(msgspec.Struct):
@@ -50,10 +50,10 @@ class NodeObject(msgspec.Struct):
         return (self.metadata.annotations or {}).get(key)
 
 
-def view_node(node: NodeObject) -> NodeView:
+def view_node(node: NodeObject) -> RemediationNode:
     """Return the data of a node that the Node object contains, without its pods and the state of its agent."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
-    return NodeView(
+    return RemediationNode(
         name=node.metadata.name,
         uid=node.metadata.uid,
         version=node.metadata.resource_version,

@@ -31,7 +31,7 @@ from accelkit.model.keys import INVENTORY_ANNOTATION, MIRROR_ANNOTATION, NAME_LA
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, decode_allocations
 from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.remediation.deciding.record import NodeRecord
-from accelkit.remediation.deciding.views import Holder, JobState, NodeView
+from accelkit.remediation.deciding.views import JobState, PodWithCard, RemediationNode
 from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.vendors.dialect import Dialect
 
@@ -63,7 +63,7 @@ class NodeReader:
         self._api, self._namespace, self._agent = api, namespace, agent
         self._dialects, self._reads_jobs = dialects, reads_jobs
 
-    async def read(self, name: str) -> NodeView | None:
+    async def read(self, name: str) -> RemediationNode | None:
         """Return the current node; None if it does not exist.
 
         Raises:
@@ -141,9 +141,9 @@ class NodeReader:
 
 def _list_holders(
     ledger: Ledger, node: str, pods: Mapping[str, Pod]
-) -> tuple[dict[str, tuple[Holder, ...]], tuple[Holder, ...]]:
+) -> tuple[dict[str, tuple[PodWithCard, ...]], tuple[PodWithCard, ...]]:
     entry = ledger.find_node(node)
-    holders: dict[str, tuple[Holder, ...]] = {}
+    holders: dict[str, tuple[PodWithCard, ...]] = {}
     if entry is None:
         return holders, ()
     for uid, holding in entry.holdings.items():
@@ -153,11 +153,11 @@ def _list_holders(
     return holders, tuple(_make_holder(each.pod, pods.get(uid)) for uid, each in entry.unassigned.items())
 
 
-def _make_holder(ref: PodRef, pod: Pod | None) -> Holder:
+def _make_holder(ref: PodRef, pod: Pod | None) -> PodWithCard:
     if pod is None:
-        return Holder(ref, stays=True)
+        return PodWithCard(ref, stays=True)
     static = pod.find_annotation(MIRROR_ANNOTATION) is not None
-    return Holder(ref, pod.spec.priority or 0, stays=static or pod.metadata.deletion_timestamp is not None)
+    return PodWithCard(ref, pod.spec.priority or 0, stays=static or pod.metadata.deletion_timestamp is not None)
 
 
 def _read_state(answer: bytes) -> JobState:

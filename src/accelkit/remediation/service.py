@@ -17,7 +17,7 @@ from accelkit.kube.events import Events
 from accelkit.kube.lease import Elector, LeaseName
 from accelkit.kube.paths import NODES
 from accelkit.kube.reflector import Reflector
-from accelkit.remediation.applier import Applier
+from accelkit.remediation.action_writer import ActionWriter
 from accelkit.remediation.breaker_store import BreakerStore
 from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.settings import RemediationSettings
@@ -96,7 +96,7 @@ class _Service:
             unreadable=lambda: self._reflector.unreadable,
             silent_seconds=self._reflector.measure_silence_seconds,
         )
-        applier = Applier(
+        applier = ActionWriter(
             writer,
             Events(writer, "accelkit-remediation", socket.gethostname()),
             namespace=options.namespace,

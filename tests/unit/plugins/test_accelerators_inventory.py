@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.doc_fragments._connection i
 from ansible_collections.accelkit.kubernetes.plugins.inventory import accelerators
 
 from accelkit.errors import ApiError
-from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
+from accelkit.inspection.inspection import CardView, InspectedNode, Totals, assemble
 
 GIB = 2**30
 NAME = "accelkit.kubernetes.accelerators"
@@ -24,7 +24,7 @@ def card(name, vendor, model, used, **more):
 
 def node(name, *cards, state="shared", address=""):
     sums = [sum(getattr(c, key) for c in cards) for key in ("capacity_bytes", "used_bytes", "free_bytes")]
-    return NodeView(name, state, "", GIB, list(cards), [], Totals(len(cards), *sums), address)
+    return InspectedNode(name, state, "", GIB, list(cards), [], Totals(len(cards), *sums), address)
 
 
 NODES = [

@@ -6,7 +6,7 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check
 
 from accelkit.audit import evidence
 from accelkit.audit.comparison import AuditEvidence, AuditFinding
-from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
+from accelkit.inspection.inspection import CardView, InspectedNode, ShareView, Totals, assemble
 from accelkit.model.observed_allocations import Allocations, StrangeProcess
 
 GIB = 2**30
@@ -32,7 +32,7 @@ def card(name, capacity, used, *pods):
 
 def node(name, *cards):
     sums = [sum(getattr(c, key) for c in cards) for key in ("capacity_bytes", "used_bytes", "free_bytes")]
-    return NodeView(name, "shared", "", GIB, list(cards), [], Totals(len(cards), *sums))
+    return InspectedNode(name, "shared", "", GIB, list(cards), [], Totals(len(cards), *sums))
 
 
 @pytest.fixture(autouse=True)

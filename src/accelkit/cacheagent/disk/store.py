@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from accelkit.cacheagent.disk.agent_state import AgentState, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.disk.entries import LINK_NAME, NamespaceEntries, write_link
-from accelkit.cacheagent.disk.ledger import Ledger, Uses, read_ledger, write_ledger
 from accelkit.cacheagent.planning.world import WITHDRAWN, Disk, Stored
 from accelkit.errors import CacheError, ConfigurationError
 from accelkit.gkm import names
@@ -46,7 +46,7 @@ class Store:
         self._claims = Path(names.build_link_path("", self.root)).parent
         self._max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
-        self.ledger = Ledger()
+        self.ledger = AgentState()
         self._unwritten = False
         self._errors = ErrorReporter(log)
         self.stored: dict[str, Stored] = {}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from accelkit.cacheagent.planning.progress import Progress, Step
+from accelkit.cacheagent.planning.progress import NextStep, Progress
 from accelkit.cacheagent.planning.world import Entry, World
 from accelkit.gkm import names
 
@@ -50,7 +50,7 @@ def choose_entries(
                 served.add((namespace, desired.link))
             # If the link points to the folder of the current digest, the cache was available earlier and has not been
             # rejected since.
-            if each.step is Step.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
+            if each.step is NextStep.SERVE or (desired.folder and links.get(desired.link) == desired.folder):
                 served.add((namespace, desired.folder))
     used = {
         (pod.namespace, folder)

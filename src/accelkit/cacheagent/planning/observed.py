@@ -11,7 +11,7 @@ import msgspec
 from accelkit.cacheagent.planning.pod_variables import Container, read_variables
 from accelkit.errors import InventoryError
 from accelkit.gkm.names import COPY_SOURCE_SUFFIX, name_private_copy
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.model.card import Card
 from accelkit.model.inventory import decode_inventory
 from accelkit.model.keys import INVENTORY_ANNOTATION
@@ -167,7 +167,7 @@ class OwnNode:
         problem: message that explains why the inventory is invalid; empty if it is valid or missing.
     """
 
-    facts: NodeFacts
+    facts: NodeHardware
     cards: tuple[Card, ...] = ()
     problem: str = ""
     uid: str = ""
@@ -189,7 +189,7 @@ def read_own_node(node: Node) -> OwnNode:
     """Return the facts about a node. If its inventory is invalid, the cards are unknown."""
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
-    unknown = NodeFacts(cpu_architecture=architecture)
+    unknown = NodeHardware(cpu_architecture=architecture)
     if text is None:
         return OwnNode(unknown, uid=node.metadata.uid)
     try:
@@ -197,5 +197,5 @@ def read_own_node(node: Node) -> OwnNode:
     except InventoryError as exc:
         problem = f"cannot use the inventory of the node: {exc}"
         return OwnNode(unknown, problem=problem, uid=node.metadata.uid)
-    facts = NodeFacts.from_inventory(cards, cpu_architecture=architecture, labels=node.metadata.labels)
+    facts = NodeHardware.from_inventory(cards, cpu_architecture=architecture, labels=node.metadata.labels)
     return OwnNode(facts, cards, uid=node.metadata.uid)

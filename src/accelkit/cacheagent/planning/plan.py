@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.entries import choose_entries
-from accelkit.cacheagent.planning.progress import NoRoom, Progress, Step, assess, find_room
+from accelkit.cacheagent.planning.progress import NextStep, NoRoom, Progress, assess, find_room
 from accelkit.cacheagent.planning.shares import Slots, find_due, find_shares, is_early, order_work
 from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Entry, World, limit_size
@@ -50,7 +50,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AgentPlan:
     """Next actions of the agent.
 
     Attributes:
@@ -80,7 +80,7 @@ class Plan:
     next_at: float | None
 
 
-def make_plan(world: World) -> Plan:
+def make_plan(world: World) -> AgentPlan:
     """Return the plan for the observed values."""
     usage = find_usage(world)
     progress = {key: assess(world, desired) for key, desired in sorted(world.desired_caches.items())}
@@ -89,7 +89,7 @@ def make_plan(world: World) -> Plan:
     uses = merge_uses(world, usage)
     due = [at for each in progress.values() if (at := find_due(world, each)) > world.now]
     due += [since[key] + MOVE_SECONDS for key in waiting]
-    return Plan(
+    return AgentPlan(
         moves=moves,
         entries=choose_entries(world, progress.values(), _follow_moves(world, moves), uses),
         collect=_find_unneeded(world, progress.values(), uses, moves),
@@ -143,7 +143,7 @@ def _list_links(world: World) -> frozenset[str]:
 def _choose_target(world: World, progress: Progress) -> str | None:
     """Return the desired target of a cache's link; None if the link must not change."""
     desired, linked = progress.desired, world.links.get(progress.desired.link)
-    if progress.step is Step.SERVE:
+    if progress.step is NextStep.SERVE:
         return desired.folder
     if (
         linked is not None
@@ -153,7 +153,7 @@ def _choose_target(world: World, progress: Progress) -> str | None:
     ):
         # The files in the folder were extracted for a different mount path.
         return WITHDRAWN
-    if progress.step is not Step.WITHDRAW:
+    if progress.step is not NextStep.WITHDRAW:
         return None
     if linked is None:
         return None
@@ -188,10 +188,10 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
     # Space reserved for waiting caches of namespaces that do not exceed their share. Each folder is counted once.
     kept_bytes, kept = 0, set[str]()
     for each in order_work(world, progress.values(), shares):
-        beyond, fetches = shares.is_beyond(each), each.step in {Step.READ_IMAGE, Step.EXTRACT}
+        beyond, fetches = shares.is_beyond(each), each.step in {NextStep.READ_IMAGE, NextStep.EXTRACT}
         spoken_for = promised + (kept_bytes if beyond else 0)
         about = _name_work(each.desired)
-        missing = find_room(world, each, taken, spoken_for) if each.step is Step.EXTRACT else None
+        missing = find_room(world, each, taken, spoken_for) if each.step is NextStep.EXTRACT else None
         if missing is not None:
             own = find_room(world, each, taken, promised)
             no_room[each.desired.key] = own or replace(missing, message=missing.message + shares.explain(each))
@@ -201,7 +201,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
             slots.take(each.desired.namespace)
             room = limit_size(world.disk, taken, spoken_for, fetches=fetches)
             work.append(Work(each, world.describe_work(each.desired), room))
-            promised += each.needs_bytes if each.step is Step.EXTRACT else 0
+            promised += each.needs_bytes if each.step is NextStep.EXTRACT else 0
         elif fetches and not beyond and about not in begun and about not in kept:
             kept.add(about)
             kept_bytes += each.needs_bytes

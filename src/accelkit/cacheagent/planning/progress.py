@@ -11,7 +11,7 @@ from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
 
 
-class Step(StrEnum):
+class NextStep(StrEnum):
     """Next step for a cache.
 
     NOTHING: no action is required, or the controller or the policies must change first. READ_IMAGE: read the labels of
@@ -41,7 +41,7 @@ class Progress:
     """
 
     desired: DesiredCache
-    step: Step
+    step: NextStep
     image_facts: ImageFacts | None = None
     verdicts: CompatibilityVerdicts | None = None
     refusal: Refusal | None = None
@@ -61,7 +61,9 @@ def assess(world: World, desired: DesiredCache) -> Progress:
     if not desired.delivered:
         return _assess_elsewhere(world, desired)
     if not desired.folder:
-        return Progress(desired, Step.NOTHING if desired.refusal is None else Step.WITHDRAW, refusal=desired.refusal)
+        return Progress(
+            desired, NextStep.NOTHING if desired.refusal is None else NextStep.WITHDRAW, refusal=desired.refusal
+        )
     image_facts = world.find_image_facts(desired)
     verdicts = judge(image_facts.labels, world.node.facts) if image_facts is not None else None
     policies_of_image = world.image_policies[desired.key]
@@ -72,14 +74,14 @@ def assess(world: World, desired: DesiredCache) -> Progress:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
         refusal = Refusal(describe_misfit(verdicts), "no card of the node can load the kernels")
-    step = _choose_step(world, desired, image_facts) if refusal is None else Step.WITHDRAW
+    step = _choose_step(world, desired, image_facts) if refusal is None else NextStep.WITHDRAW
     return Progress(desired, step, image_facts, verdicts, refusal, attempt)
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
     """Return the state of a cache with a delivery other than `node`, for which only verdicts on cards are required."""
     if desired.image is None:
-        return Progress(desired, Step.NOTHING)
+        return Progress(desired, NextStep.NOTHING)
     image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]
     needs_image_facts = (
         image_facts is None
@@ -89,7 +91,7 @@ def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
     )
     return Progress(
         desired,
-        Step.READ_IMAGE if needs_image_facts else Step.NOTHING,
+        NextStep.READ_IMAGE if needs_image_facts else NextStep.NOTHING,
         image_facts,
         judge(image_facts.labels, world.node.facts) if image_facts is not None else None,
         attempt=_find_attempt(world, desired),
@@ -101,13 +103,13 @@ def _find_attempt(world: World, desired: DesiredCache) -> Attempt | None:
     return attempt if attempt is not None and attempt.about == world.describe_work(desired) else None
 
 
-def _choose_step(world: World, desired: DesiredCache, image_facts: ImageFacts | None) -> Step:
+def _choose_step(world: World, desired: DesiredCache, image_facts: ImageFacts | None) -> NextStep:
     policies_of_image, stored = world.image_policies[desired.key], world.find_stored(desired)
     if desired.verified is not True or policies_of_image.undecided is not None:
-        return Step.NOTHING
+        return NextStep.NOTHING
     if stored is not None:
-        return Step.SERVE if world.is_satisfied(desired) else Step.VERIFY
-    return Step.READ_IMAGE if image_facts is None else Step.EXTRACT
+        return NextStep.SERVE if world.is_satisfied(desired) else NextStep.VERIFY
+    return NextStep.READ_IMAGE if image_facts is None else NextStep.EXTRACT
 
 
 def describe_misfit(verdicts: CompatibilityVerdicts) -> Reason:

@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from accelkit.cacheagent.planning.progress import Progress, Step, format_gib
+from accelkit.cacheagent.planning.progress import NextStep, Progress, format_gib
 from accelkit.cacheagent.planning.world import World
 
 # Steps that require work.
-WORK = frozenset({Step.READ_IMAGE, Step.EXTRACT, Step.VERIFY})
+WORK = frozenset({NextStep.READ_IMAGE, NextStep.EXTRACT, NextStep.VERIFY})
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Shares:
 
     def is_beyond(self, progress: Progress) -> bool:
         """Return whether the namespace would exceed its share with this cache."""
-        more = 0 if progress.step is Step.VERIFY else progress.needs_bytes
+        more = 0 if progress.step is NextStep.VERIFY else progress.needs_bytes
         return self.taken_bytes.get(progress.desired.namespace, 0) + more > self.equal_bytes
 
     def explain(self, progress: Progress) -> str:
@@ -124,5 +124,5 @@ def is_early(world: World, progress: Progress) -> bool:
 def find_due(world: World, progress: Progress) -> float:
     """Return the time on the agent's clock at which work on a cache may start; 0 if it may start now."""
     retry = progress.attempt.retry_at if progress.attempt is not None else 0.0
-    pause = world.pauses.get(progress.desired.key) if progress.step is Step.EXTRACT else None
+    pause = world.pauses.get(progress.desired.key) if progress.step is NextStep.EXTRACT else None
     return max(retry, pause.until if pause is not None else 0.0)

@@ -8,8 +8,8 @@ from typing import Final
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
-from accelkit.cacheagent.planning.plan import Plan
-from accelkit.cacheagent.planning.progress import Progress, Step, describe_misfit, format_gib
+from accelkit.cacheagent.planning.plan import AgentPlan
+from accelkit.cacheagent.planning.progress import NextStep, Progress, describe_misfit, format_gib
 from accelkit.cacheagent.planning.usage import Usage
 from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
 from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect, find_differing, has_copy
@@ -23,7 +23,7 @@ _NAMED_PODS: Final = 5
 
 
 def build_reports(
-    world: World, plan: Plan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
+    world: World, plan: AgentPlan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
     """Return the reports of the node by namespace, without timestamps. The namespace of ClusterGKMCaches is empty.
 
@@ -76,7 +76,7 @@ def _find_path(root: str, folder: str) -> str:
 
 
 def _describe(
-    world: World, plan: Plan, progress: Progress, missed: Mapping[str, MissedFiles], root: str
+    world: World, plan: AgentPlan, progress: Progress, missed: Mapping[str, MissedFiles], root: str
 ) -> NodeCacheStatus:
     desired, usage = progress.desired, plan.usage.get(progress.desired.key, Usage())
     current = usage.pods.get(desired.folder, ())
@@ -156,16 +156,20 @@ def _explain(verdicts: CompatibilityVerdicts) -> str:
     return "; ".join(dict.fromkeys(text))
 
 
-def _describe_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
+def _describe_extracted(world: World, plan: AgentPlan, progress: Progress) -> Condition:
     kind, key = ConditionType.EXTRACTED, progress.desired.key
     stored = world.find_stored(progress.desired)
     linked = world.links.get(progress.desired.link) == progress.desired.folder
-    if stored is not None and progress.refusal is None and (linked or progress.step in {Step.SERVE, Step.NOTHING}):
+    if (
+        stored is not None
+        and progress.refusal is None
+        and (linked or progress.step in {NextStep.SERVE, NextStep.NOTHING})
+    ):
         text = f"{stored.files} files, {format_gib(stored.size_bytes)}"
         return state(kind, Reason.EXTRACTED, text, holds=True)
     if progress.refusal is not None:
         return state(kind, progress.refusal.reason, progress.refusal.message, holds=False)
-    if progress.step is Step.NOTHING:
+    if progress.step is NextStep.NOTHING:
         undecided = _find_undecided(world, progress)
         return state(kind, undecided.reason, undecided.message, holds=False)
     if (full := plan.no_room.get(key)) is not None:
@@ -188,11 +192,11 @@ def _describe_attempt(world: World, attempt: Attempt) -> str:
     return f"{attempt.message} (failure {attempt.failures}{again})"
 
 
-def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
+def _describe_ready(world: World, plan: AgentPlan, progress: Progress) -> Condition:
     kind, key, desired = ConditionType.READY, progress.desired.key, progress.desired
     linked = world.links.get(desired.link)
     late = next((move.late for move in plan.moves if move.key == key and move.late), ())
-    if progress.step is Step.SERVE and linked == desired.folder:
+    if progress.step is NextStep.SERVE and linked == desired.folder:
         text = f"pods that were starting when the digest changed: {', '.join(late)}" if late else ""
         return state(kind, Reason.READY, text, holds=True)
     if progress.refusal is not None:
@@ -208,9 +212,9 @@ def _describe_ready(world: World, plan: Plan, progress: Progress) -> Condition:
     return state(kind, hindrance.reason, hindrance.message, holds=False)
 
 
-def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
+def _find_hindrance(world: World, plan: AgentPlan, progress: Progress) -> Refusal:
     """Return the reason why pods cannot use a cache although it is not rejected."""
-    if progress.step is Step.NOTHING:
+    if progress.step is NextStep.NOTHING:
         return _find_undecided(world, progress)
     extracted = _describe_extracted(world, plan, progress)
     if extracted.status == "True":
@@ -220,7 +224,7 @@ def _find_hindrance(world: World, plan: Plan, progress: Progress) -> Refusal:
 
 def _explain_unconfirmed(world: World, progress: Progress) -> str:
     """Return the reason why it is unknown whether the files satisfy the current policies."""
-    if progress.step is Step.NOTHING:
+    if progress.step is NextStep.NOTHING:
         why = _find_undecided(world, progress).message
     elif progress.attempt is not None:
         why = f"{progress.attempt.reason}: {_describe_attempt(world, progress.attempt)}"

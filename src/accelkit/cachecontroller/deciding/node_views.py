@@ -15,7 +15,7 @@ from accelkit.texts import list_some
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class CacheNodeReport:
     """Report from one node about a cache.
 
     Attributes:
@@ -46,7 +46,9 @@ class NodeView:
         return next((each for each in found if each is not None and is_failure(each)), None)
 
 
-def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Mapping[str, str]) -> list[NodeView]:
+def view_nodes(
+    cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: Mapping[str, str]
+) -> list[CacheNodeReport]:
     """Return the reports of existing nodes about a cache, ordered by node.
 
     Args:
@@ -61,11 +63,11 @@ def view_nodes(cache: Cache, digest: str, reports: Iterable[CacheNode], nodes: M
         entries = report.status.caches.get(cache.metadata.name)
         if name in nodes and entries:
             former = tuple(entry for key, entry in entries.items() if key != digest)
-            views.append(NodeView(name, entries.get(digest), former, nodes[name]))
+            views.append(CacheNodeReport(name, entries.get(digest), former, nodes[name]))
     return sorted(views, key=lambda view: view.node)
 
 
-def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
+def list_hosts(views: Iterable[CacheNodeReport], *, by_node: bool) -> list[str]:
     """Return the hostname labels of the nodes that are preferred for pods of a cache.
 
     Args:
@@ -76,7 +78,7 @@ def list_hosts(views: Iterable[NodeView], *, by_node: bool) -> list[str]:
     return [view.host for view in views if view.current is not None and holds(view.current.conditions, kind)]
 
 
-def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
+def count(views: Sequence[CacheNodeReport], leaving: int = 0) -> CacheCounts:
     """Return the counts of nodes and pods from the node reports about a cache.
 
     Args:
@@ -96,13 +98,13 @@ def count(views: Sequence[NodeView], leaving: int = 0) -> CacheCounts:
     )
 
 
-def find_variables(views: Iterable[NodeView]) -> dict[str, str]:
+def find_variables(views: Iterable[CacheNodeReport]) -> dict[str, str]:
     """Return the environment variables at the capture of a cache, from the first node that reports the variables."""
     recorded = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
     return next(filter(None, recorded), {})
 
 
-def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
+def summarize_nodes(views: Sequence[CacheNodeReport]) -> list[Condition]:
     """Return the conditions Compatible, Extracted, Outdated and Effective, summarized over nodes."""
     current = [view for view in views if view.current is not None]
     outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
@@ -116,7 +118,7 @@ def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
     ]
 
 
-def summarize_compatible(views: Sequence[NodeView]) -> Condition:
+def summarize_compatible(views: Sequence[CacheNodeReport]) -> Condition:
     """Return the condition Compatible, summarized over nodes."""
     found = {view.node: _find(view, ConditionType.COMPATIBLE) for view in views}
     yes = [node for node, each in found.items() if each is not None and each.status == "True"]
@@ -141,7 +143,7 @@ def summarize_compatible(views: Sequence[NodeView]) -> Condition:
     return state(type_, Reason.PENDING, "no node has checked the compatibility yet", holds=None)
 
 
-def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
+def _summarize_extracted(views: Sequence[CacheNodeReport]) -> Condition:
     nodes = [
         view.node for view in views if holds(view.current.conditions if view.current else (), ConditionType.EXTRACTED)
     ]
@@ -154,7 +156,7 @@ def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
     return state(ConditionType.EXTRACTED, Reason.PENDING, "no node has the files yet", holds=False)
 
 
-def _summarize_effective(views: Sequence[NodeView]) -> Condition:
+def _summarize_effective(views: Sequence[CacheNodeReport]) -> Condition:
     found = [(view.node, _find(view, ConditionType.EFFECTIVE)) for view in views]
     missing = [(node, each) for node, each in found if each is not None and each.status == "False"]
     if missing:
@@ -166,5 +168,5 @@ def _summarize_effective(views: Sequence[NodeView]) -> Condition:
     return state(ConditionType.EFFECTIVE, Reason.NOT_MEASURED, "no node has measured cache hits yet", holds=None)
 
 
-def _find(view: NodeView, type_: ConditionType) -> Condition | None:
+def _find(view: CacheNodeReport, type_: ConditionType) -> Condition | None:
     return find_condition(view.current.conditions, type_) if view.current is not None else None

@@ -14,7 +14,7 @@ import msgspec
 from accelkit.cachecontroller.cluster_view import ClaimPod, ClusterView
 from accelkit.cachecontroller.deciding.judgement import Decision
 from accelkit.cachecontroller.deciding.node_views import (
-    NodeView,
+    CacheNodeReport,
     count,
     find_variables,
     summarize_compatible,
@@ -43,7 +43,7 @@ def choose_delivery(cache: Cache) -> Delivery:
 def judge_ready(
     cache: Cache,
     delivery: Delivery,
-    views: Sequence[NodeView],
+    views: Sequence[CacheNodeReport],
     states: Mapping[str, PvcStatus],
     existing: Collection[str],
 ) -> tuple[Condition, Condition]:
@@ -154,7 +154,7 @@ def assemble_status(
 
 
 def summarize_elsewhere(
-    views: Sequence[NodeView], states: Mapping[str, PvcStatus], counts: CacheCounts
+    views: Sequence[CacheNodeReport], states: Mapping[str, PvcStatus], counts: CacheCounts
 ) -> list[Condition]:
     """Return the conditions Compatible, Extracted, Outdated and Effective for a delivery without files on nodes.
 
@@ -209,7 +209,7 @@ def describe_missing(namespace: str) -> PvcStatus:
     return PvcStatus(conditions=[state(ConditionType.READY, Reason.NAMESPACE_MISSING, text, holds=False)])
 
 
-def _explain_waiting(views: Sequence[NodeView]) -> tuple[Reason, str]:
+def _explain_waiting(views: Sequence[CacheNodeReport]) -> tuple[Reason, str]:
     if not views:
         return Reason.PENDING, "no node with cards has reported the cache yet"
     compatible = summarize_compatible([view for view in views if view.current is not None])

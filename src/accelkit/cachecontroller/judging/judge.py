@@ -30,7 +30,7 @@ _ATTEMPTS: Final = 2
 _SILENCE_SECONDS: Final = 15.0
 
 
-class Judge:
+class ImageEvaluator:
     """Evaluator of images. Use it as an asynchronous context manager.
 
     Args:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
-from accelkit.cachecontroller.judging.judge import Judge
+from accelkit.cachecontroller.judging.judge import ImageEvaluator
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import ApiError
@@ -44,7 +44,7 @@ class Judging:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: ImageEvaluator,
         metrics: ControllerMetrics,
         *,
         find: Callable[[str], Cache | None],

@@ -24,7 +24,7 @@ from accelkit.enablement.ownership.owners import (
     find_vendor_of,
     load_owners,
 )
-from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.scheduling.allowed_nodes import SchedulingFacts, encode_rules
 from accelkit.kube.views.scheduling import SchedulingNode
 from accelkit.model.pod import Node
 from accelkit.texts import shorten
@@ -276,7 +276,7 @@ def _find_present(daemon_sets: Sequence[DaemonSet] | None, owners: Sequence[Owne
 
 def _place_daemon_sets(cluster: Cluster, owners: Sequence[Owner]) -> dict[str, list[_Placed]]:
     """Return the DaemonSets that are sufficient evidence on their own, grouped by the nodes their pods may run on."""
-    facts = NodeFacts()
+    facts = SchedulingFacts()
     # Taints are ignored, because a cordoned node still belongs to its owner.
     facts.replace(SchedulingNode(metadata=node.metadata) for node in cluster.nodes)
     placed: dict[str, list[_Placed]] = {}

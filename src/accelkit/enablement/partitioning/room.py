@@ -14,7 +14,7 @@ import msgspec
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
 from accelkit.errors import ConfigurationError
-from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.scheduling.allowed_nodes import SchedulingFacts, encode_rules
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec, Taint, TaintedSpec
 
 # Temporary taints that Kubernetes sets and removes, for example for a node that is not ready or is cordoned.
@@ -66,7 +66,7 @@ def find_stranded(
         keys: the keys of the taints.
         tainted: names of the nodes that will have these taints.
     """
-    before, after = NodeFacts(), NodeFacts()
+    before, after = SchedulingFacts(), SchedulingFacts()
     before.replace(_build(node, ()) for node in nodes)
     after.replace(_build(node, keys if node.metadata.name in tainted else ()) for node in nodes)
     found = []

@@ -15,7 +15,7 @@ import msgspec
 from accelkit.enablement.ownership.objects import DaemonSet
 from accelkit.enablement.partitioning.changes import TaintedNode
 from accelkit.enablement.partitioning.desired_nodes import TAINT_EFFECT, TAINT_VALUE
-from accelkit.kube.scheduling.allowed_nodes import NodeFacts, encode_rules
+from accelkit.kube.scheduling.allowed_nodes import SchedulingFacts, encode_rules
 from accelkit.kube.scheduling.node_rules import tolerates_all
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod, SchedulingPodSpec, Taint
 
@@ -61,7 +61,7 @@ def find_intolerant(
         tainted: names of the nodes with these taints.
         resources: the resources that pods use to request cards.
     """
-    facts = NodeFacts()
+    facts = SchedulingFacts()
     # Other taints on the nodes are ignored.
     facts.replace(SchedulingNode(metadata=node.metadata) for node in nodes if node.metadata.name in tainted)
     found = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from accelkit.enablement.work.findings import Finding, failed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
-from accelkit.inspection.inspection import NodeView
+from accelkit.inspection.inspection import InspectedNode
 from accelkit.model.card import Health
 
 
-def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
+def judge_offer(node: CheckedNode, counted: InspectedNode | None) -> Finding | None:
     """Return the reason why a check pod cannot get a share on a node; None if the pod can get a share.
 
     The decision is based on allocatable resources, because the capacity includes unhealthy devices.
@@ -30,7 +30,7 @@ def judge_offer(node: CheckedNode, counted: NodeView | None) -> Finding | None:
     return None
 
 
-def has_no_free_share(node: CheckedNode, counted: NodeView) -> bool:
+def has_no_free_share(node: CheckedNode, counted: InspectedNode) -> bool:
     """Return whether, according to the ledger, no card of the node has enough free memory for the smallest share."""
     unit_bytes = counted.unit_bytes or node.unit_bytes
     return not any(

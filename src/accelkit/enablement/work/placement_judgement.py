@@ -12,7 +12,7 @@ from accelkit.enablement.work.pod_board import PodSnapshot
 from accelkit.enablement.work.pods import CHECK, CheckPod
 from accelkit.enablement.work.sides import View
 from accelkit.errors import AssignmentError, ServiceError
-from accelkit.inspection.inspection import NodeView, ShareView
+from accelkit.inspection.inspection import InspectedNode, ShareView
 from accelkit.model.assignment import Assignment, Share, decode_assignment
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION
 from accelkit.model.units import format_bytes
@@ -21,7 +21,7 @@ from accelkit.model.units import format_bytes
 _HOST_FULL: Final = re.compile(r"Too many pods|Insufficient (cpu|memory|ephemeral-storage|pods)\b")
 
 
-def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: NodeView | None) -> Finding | None:
+def judge_placement(node: CheckedNode, snapshot: PodSnapshot, counted: InspectedNode | None) -> Finding | None:
     """Return the fault in the placement of a pod; None if the pod was placed with a readable assignment.
 
     Args:
@@ -73,7 +73,7 @@ def read_share(pod: CheckPod, snapshot: PodSnapshot) -> Share:
     return shares[0]
 
 
-def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -> Finding:
+def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: InspectedNode | None) -> Finding:
     condition = pod.scheduling
     if condition is None or condition.status != "False":
         return unknown("NotTried", f"no scheduler has tried to place the check pod of {node.name}")
@@ -88,7 +88,7 @@ def _judge_waiting(node: CheckedNode, pod: CheckPod, counted: NodeView | None) -
     return failed("Unschedulable", words)
 
 
-def _find_counted(node: NodeView | None, pod: CheckPod) -> dict[str, int]:
+def _find_counted(node: InspectedNode | None, pod: CheckPod) -> dict[str, int]:
     """Return the amounts that the ledger contains for the working container on each card."""
     return {
         card.id: share.memory_bytes for card in (node.cards if node else ()) for share in card.shares if _is(share, pod)

@@ -26,7 +26,7 @@ from accelkit.enablement.work.pods import CheckPods, build_pod
 from accelkit.enablement.work.reasons import WorkReason
 from accelkit.enablement.work.sides import Sides, View
 from accelkit.errors import ApiError, AssignmentError, ServiceError, raise_first
-from accelkit.inspection.inspection import NodeView
+from accelkit.inspection.inspection import InspectedNode
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_pod_path
 from accelkit.model.stage import NodeState, Outcome, Stage, StageResult
@@ -209,7 +209,7 @@ class _NodeCheck:
         patience = min(deadline, time.monotonic() + PATIENCE_SECONDS)
         return await self._board.wait(uid, _is_placed, patience) if not _is_placed(tried) else tried
 
-    def _find_counted(self, view: View) -> NodeView | None:
+    def _find_counted(self, view: View) -> InspectedNode | None:
         return None if isinstance(view.counted, ServiceError) else view.counted.get(self._node.name)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from accelkit.audit.evidence import Ledger, read_allocations
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.extender_client import query_extender, read_address
-from accelkit.inspection.inspection import Inspection, NodeView
+from accelkit.inspection.inspection import InspectedNode, Inspection
 from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.model.observed_allocations import Allocations
@@ -41,7 +41,7 @@ class View:
         began_at: the time at which reading began, on the clock of `time.monotonic`.
     """
 
-    counted: Mapping[str, NodeView] | ServiceError
+    counted: Mapping[str, InspectedNode] | ServiceError
     held: Mapping[str, Allocations | AssignmentError] | ApiError
     began_at: float = field(default_factory=time.monotonic)
 
@@ -73,7 +73,7 @@ class Sides:
             self._view = View(counted, held, began_at)
             return self._view
 
-    async def _read_ledger(self) -> Mapping[str, NodeView] | ServiceError:
+    async def _read_ledger(self) -> Mapping[str, InspectedNode] | ServiceError:
         try:
             found = await self._ledger()
         except ServiceError as exc:

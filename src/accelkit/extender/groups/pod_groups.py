@@ -22,7 +22,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events
 from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.reflector import Reflector
-from accelkit.kube.scheduling.allowed_nodes import NodeFacts
+from accelkit.kube.scheduling.allowed_nodes import SchedulingFacts
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPod
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -86,7 +86,7 @@ class PodGroups:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._feed = api, feed
-        self._facts, self._group_index, self._changes = NodeFacts(), GroupIndex(), GroupChanges()
+        self._facts, self._group_index, self._changes = SchedulingFacts(), GroupIndex(), GroupChanges()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
         reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
         batches = Batches(

@@ -20,7 +20,7 @@ from accelkit.errors import ApiError, PodGoneError
 from accelkit.extender.bindings import read_pod
 from accelkit.extender.preemption.claims import Claims
 from accelkit.extender.preemption.pace import Pace
-from accelkit.extender.preemption.planning import Plan, Planner
+from accelkit.extender.preemption.planning import Planner, PreemptionPlan
 from accelkit.extender.preemption.refusals import Refusals, is_waiting
 from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import read_disruption_budgets
@@ -127,20 +127,20 @@ class Evictor:
         request, ref = pending.request, pending.pod.ref
         return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
 
-    async def _find_plan(self, pending: Pending) -> Plan | None:
+    async def _find_plan(self, pending: Pending) -> PreemptionPlan | None:
         """Return the best plan for the current state in the API server; None if no plan is possible."""
         plans = await self._planner.list_plans(pending, self._refusals.list_nodes(pending.pod.ref.uid))
         if not plans or not plans[0].victims:
             return None
         budgets = await read_disruption_budgets(self._api)
-        checked = list[Plan]()
+        checked = list[PreemptionPlan]()
         for plan in plans:
             pods = await list_evictable_pods(self._api, plan.node)
             if (found := await self._planner.check(pending, plan.node, pods, budgets)) is not None:
                 checked.append(found)
         return min(checked, key=lambda plan: (rank_victims(plan.victims), plan.node), default=None)
 
-    async def _carry_out(self, pending: Pending, plan: Plan) -> bool:
+    async def _carry_out(self, pending: Pending, plan: PreemptionPlan) -> bool:
         """Claim the cards and evict the victims; return whether any pod was evicted."""
         ref = pending.pod.ref
         if not await self._still_waits(pending):

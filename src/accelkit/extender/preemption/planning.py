@@ -29,7 +29,7 @@ _ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreemptionPlan:
     """Plan for evictions on a node.
 
     Attributes:
@@ -63,9 +63,9 @@ class Planner:
     ) -> None:
         self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
-    async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
+    async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[PreemptionPlan]:
         """Return the best plans for the current state, best first; a plan without victims is returned alone."""
-        budget, event_loop, found = Budget(MOST_STEPS), EventLoopShare(), list[Plan]()
+        budget, event_loop, found = Budget(MOST_STEPS), EventLoopShare(), list[PreemptionPlan]()
         for node in nodes:
             if budget.is_spent():
                 break
@@ -78,7 +78,7 @@ class Planner:
 
     async def check(
         self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
-    ) -> Plan | None:
+    ) -> PreemptionPlan | None:
         """Return a plan with victims that may be evicted; None if no such plan is possible.
 
         Args:
@@ -115,7 +115,7 @@ class Planner:
         *,
         may_go: Collection[str] | None = None,
         leaving: frozenset[str] = frozenset(),
-    ) -> Plan | None:
+    ) -> PreemptionPlan | None:
         entry = self._ledger.find_node(node)
         if entry is None or entry.refusal is not None or pending.request is None:
             return None
@@ -133,7 +133,7 @@ class Planner:
         with budget.lend(STEPS_PER_NODE) as trial:
             search = search_victims(situation, request, self._policy, candidates, trial, gone=gone)
             victims = await event_loop.finish(search)
-        return None if victims is None else Plan(node, tuple(victims), gone)
+        return None if victims is None else PreemptionPlan(node, tuple(victims), gone)
 
 
 def _may_go(pod: EvictablePod, priority: int, budgets: DisruptionBudgets) -> bool:

@@ -18,7 +18,7 @@ from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, finish
 from accelkit.placement.changes.search import search_changes
-from accelkit.placement.changes.situation import Holder, Terms
+from accelkit.placement.changes.situation import ShareHolder, Terms
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
 
@@ -57,7 +57,7 @@ class NodeOutcome:
     changes: list[Change] = field(default_factory=list)
     places: dict[PodRef, int] = field(default_factory=dict)
     ended: bool = False
-    _holders: Sequence[Holder] = ()
+    _holders: Sequence[ShareHolder] = ()
     _search: Iterator[Change | None] | None = None
 
     @property
@@ -141,7 +141,7 @@ class Judged:
         return {pod: holders[place].pod for pod, place in self.outcome.places.items()}
 
 
-class Judge:
+class OutcomeCalculator:
     """Computation of the results on all nodes for one pod.
 
     Args:

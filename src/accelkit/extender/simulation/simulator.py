@@ -15,7 +15,7 @@ import msgspec
 
 from accelkit.errors import BadArgsError, NotReadyError
 from accelkit.extender.simulation.event_loop_share import EventLoopShare
-from accelkit.extender.simulation.outcomes import Judge, Judged, NodeOutcome
+from accelkit.extender.simulation.outcomes import Judged, NodeOutcome, OutcomeCalculator
 from accelkit.extender.simulation.views import NodeViews
 from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
 from accelkit.extender.wire import Args
@@ -150,7 +150,7 @@ class Simulator:
         self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], event_loop: EventLoopShare
     ) -> list[Judged]:
         steps = min(_MOST_STEPS, _STEPS + _STEPS_PER_NODE * len(names))
-        judge = Judge(request, self._verbs.policy, Budget(steps))
+        judge = OutcomeCalculator(request, self._verbs.policy, Budget(steps))
         judged = []
         for name in names:
             ledger, entry = what_if.find(name)

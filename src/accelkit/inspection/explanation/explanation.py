@@ -11,7 +11,7 @@ from accelkit.errors import ServiceError
 from accelkit.inspection.explanation.extender import Extender
 from accelkit.inspection.explanation.pods import PodInQuestion, SchedulerWords
 from accelkit.inspection.explanation.sentences import describe_answer, describe_smallest
-from accelkit.inspection.inspection import NodeView
+from accelkit.inspection.inspection import InspectedNode
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
 from accelkit.model.pod import Pod
 from accelkit.model.units import format_bytes
@@ -119,7 +119,7 @@ def _requests_cards(pod: Pod) -> bool:
     return found is not None and found.requests_cards
 
 
-def _list_shares(view: NodeView, uid: str) -> list[HeldShare]:
+def _list_shares(view: InspectedNode, uid: str) -> list[HeldShare]:
     return [
         HeldShare(share.container, card.id, card.model, share.memory_bytes, share.whole, share.stage)
         for card in view.cards

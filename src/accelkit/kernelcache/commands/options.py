@@ -12,7 +12,7 @@ import click
 from accelkit.command_options import EXISTING_FILE, trusted_root_option
 from accelkit.errors import ApiError, RegistryError
 from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts, WorkloadFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware, WorkloadFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
 
@@ -131,7 +131,7 @@ def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
-async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
+async def read_cards(options: dict[str, Any]) -> NodeHardware | None:
     """Remove the values of `card_options` from `options`, and return the cards; None if no cards are specified."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
@@ -140,7 +140,7 @@ async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
     return await resolve_cards(cards, node, kubeconfig, **driver)
 
 
-def read_workload(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
+def read_workload(options: dict[str, Any], node: NodeHardware | None) -> WorkloadFacts:
     """Remove the values of `workload_options` from `options`, and return the workload."""
     stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
     return parse_workload(node, **stated)

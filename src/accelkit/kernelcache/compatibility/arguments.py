@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeHardware, WorkloadFacts
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
@@ -26,7 +26,7 @@ async def resolve_cards(
     *,
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
-) -> NodeFacts | None:
+) -> NodeHardware | None:
     """Return the cards against which a cache is checked; None if neither cards nor a node are given.
 
     Args:
@@ -56,11 +56,11 @@ async def resolve_cards(
             raise ConfigurationError("a driver version requires cards", next_step=_NAME_CARDS)
         return None
     gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
-    return NodeFacts(cpu_architecture=read_host_architecture(), gpus=gpus)
+    return NodeHardware(cpu_architecture=read_host_architecture(), gpus=gpus)
 
 
 def parse_workload(
-    node: NodeFacts | None,
+    node: NodeHardware | None,
     *,
     triton_version: str | None = None,
     torch_cuda_version: str | None = None,

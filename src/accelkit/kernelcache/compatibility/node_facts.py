@@ -53,7 +53,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
     cache_hash: str | None = None
 
 
-class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+class NodeHardware(msgspec.Struct, frozen=True, kw_only=True):
     """A node. `cpu_architecture` is a Kubernetes or OCI name (`amd64`). `gpus` is empty if the node has no cards."""
 
     cpu_architecture: str | None = None
@@ -68,7 +68,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         labels: Mapping[str, str] | None = None,
         driver_version: str | None = None,
         cuda_version: str | None = None,
-    ) -> NodeFacts:
+    ) -> NodeHardware:
         """Return the facts about a node whose agent published these cards.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.errors import ApiError, InventoryError
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.kube.views.node import SystemNode
@@ -17,7 +17,7 @@ _node = msgspec.json.Decoder(SystemNode)
 
 async def read_node(
     api: ApiClient, name: str, *, driver_version: str | None = None, driver_cuda_version: str | None = None
-) -> NodeFacts:
+) -> NodeHardware:
     """Return the facts about a node against which a cache is checked. Without an inventory, the cards are unknown.
 
     Args:
@@ -37,12 +37,12 @@ async def read_node(
     architecture = node.status.node_info.architecture or None
     text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
     if text is None:
-        return NodeFacts(cpu_architecture=architecture)
+        return NodeHardware(cpu_architecture=architecture)
     try:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
         raise InventoryError(f"cannot use the inventory of node {name}: {exc}") from exc
-    return NodeFacts.from_inventory(
+    return NodeHardware.from_inventory(
         cards,
         cpu_architecture=architecture,
         labels=node.metadata.labels,

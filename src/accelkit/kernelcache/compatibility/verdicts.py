@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from accelkit.kernelcache.compatibility.hit_likelihood import Factor, Hit, estimate_hit, find_mismatches, list_factors
-from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeHardware, WorkloadFacts
 from accelkit.kernelcache.compatibility.ptx import (
     Version,
     can_load_ptx,
@@ -35,7 +35,7 @@ __all__ = [
     "Fit",
     "GpuFacts",
     "Hit",
-    "NodeFacts",
+    "NodeHardware",
     "ReasonCode",
     "WorkloadFacts",
     "judge",
@@ -95,7 +95,7 @@ class CompatibilityVerdicts(msgspec.Struct, frozen=True):
         return Fit.NONE
 
 
-def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
+def judge(labels: ImageLabels, node: NodeHardware, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
     """Return the verdict on an image for each card of a node."""
     if node.gpus is None:
         return CompatibilityVerdicts(
@@ -108,7 +108,7 @@ def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None =
     )
 
 
-def _judge_card(labels: ImageLabels, node: NodeFacts, gpu: GpuFacts, workload: WorkloadFacts) -> CardVerdict:
+def _judge_card(labels: ImageLabels, node: NodeHardware, gpu: GpuFacts, workload: WorkloadFacts) -> CardVerdict:
     if labels.format not in FORMATS:
         reason = CompatibilityReason(ReasonCode.UNKNOWN_FORMAT, f"the cache format {labels.format!r} is not supported")
         return CardVerdict(gpu.id, CompatibilityVerdict.UNKNOWN, (reason,), Hit.UNKNOWN)
@@ -143,7 +143,7 @@ def _rank(reasons: tuple[CompatibilityReason, ...]) -> tuple[int, bool, bool, in
     return rank, ReasonCode.BACKEND_MISMATCH in codes, ReasonCode.ARCH_MISMATCH in codes, len(reasons)
 
 
-def _compare_cpu(labels: ImageLabels, node: NodeFacts) -> Iterator[CompatibilityReason]:
+def _compare_cpu(labels: ImageLabels, node: NodeHardware) -> Iterator[CompatibilityReason]:
     if (built := labels.cpu_architecture) is None:
         return
     if node.cpu_architecture is None:

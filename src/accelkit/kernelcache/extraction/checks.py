@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, NodeFacts, judge
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, NodeHardware, judge
 from accelkit.kernelcache.extraction.request import ExtractionRequest
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
@@ -39,7 +39,7 @@ async def check_image(
     return image, require_fit(image.labels, request.node)
 
 
-def require_fit(labels: ImageLabels, node: NodeFacts | None) -> CompatibilityVerdicts | None:
+def require_fit(labels: ImageLabels, node: NodeHardware | None) -> CompatibilityVerdicts | None:
     """Return the verdicts on the cards of a node; None if no node is given.
 
     Raises:

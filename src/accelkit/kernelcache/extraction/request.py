@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, NodeFacts
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, NodeHardware
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.rules import Limits
@@ -61,7 +61,7 @@ class ExtractionRequest:
     namespace: str | None = None
     mount_path: str | None = None
     limits: Limits = field(default_factory=Limits)
-    node: NodeFacts | None = None
+    node: NodeHardware | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     lock_seconds: float = LOCK_SECONDS
     verdict_ttl_seconds: float | None = None

@@ -89,7 +89,7 @@ class _Facts(NamedTuple):
     taints: tuple[Taint, ...]
 
 
-class NodeFacts:
+class SchedulingFacts:
     """The labels and taints of all nodes."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from accelkit.model.card import Card
 from accelkit.model.card_loss import is_lost
-from accelkit.node.card_metrics.holders import Holder, Holdings
+from accelkit.node.card_metrics.holders import CardHolder, Holdings
 from accelkit.node.card_metrics.reading import CardReading
 from accelkit.node.health.faults import Fault
 from accelkit.vendors.xids import find_xid
@@ -153,7 +153,7 @@ class CardCollector(Collector):
                 xid.add_metric(labels, self._last_xids[card.id])
         yield from (info, health, cordoned, fault, xid)
 
-    def _collect_readings(self, cards: Sequence[Card], alone: Mapping[str, Holder]) -> Iterator[Metric]:
+    def _collect_readings(self, cards: Sequence[Card], alone: Mapping[str, CardHolder]) -> Iterator[Metric]:
         current = self._readings()
         readings = {card.id: _complete(card, current.get(card.id, CardReading())) for card in cards}
         for family in _FAMILIES:

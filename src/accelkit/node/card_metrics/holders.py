@@ -13,7 +13,7 @@ from accelkit.model.request import Kind
 from accelkit.node.pods import NodePod
 
 
-class Holder(NamedTuple):
+class CardHolder(NamedTuple):
     """A container that has a share of a card."""
 
     namespace: str
@@ -32,8 +32,8 @@ class Holdings:
             that several pods share are omitted.
     """
 
-    memory_bytes: Mapping[Holder, int]
-    alone: Mapping[str, Holder]
+    memory_bytes: Mapping[CardHolder, int]
+    alone: Mapping[str, CardHolder]
 
 
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
@@ -42,8 +42,8 @@ def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holding
     If the cards of a pod are unknown, `alone` is empty, because the pod may use any card.
     """
     admitted = [each for each in pods if each.admitted]
-    amounts: Counter[Holder] = Counter()
-    containers: dict[str, set[Holder]] = defaultdict(set)
+    amounts: Counter[CardHolder] = Counter()
+    containers: dict[str, set[CardHolder]] = defaultdict(set)
     for each in admitted:
         for holder, amount in _list_shares(each, cards):
             containers[holder.card].add(holder)
@@ -54,7 +54,7 @@ def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holding
     return Holdings(dict(sorted(amounts.items())), alone if known else {})
 
 
-def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[Holder, int]]:
+def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[CardHolder, int]]:
     kinds = dict(each.pod.order)
     shares = {} if each.assigned is None else each.assigned.assignment.containers
     for name, held in shares.items():
@@ -64,9 +64,9 @@ def _list_shares(each: NodePod, cards: Mapping[str, Card]) -> Iterable[tuple[Hol
         for share in held:
             card = cards.get(share.card)
             whole = card.own_bytes if share.whole and card is not None else 0
-            yield Holder(each.pod.ref.namespace, each.pod.ref.name, name, share.card), whole or share.memory_bytes
+            yield CardHolder(each.pod.ref.namespace, each.pod.ref.name, name, share.card), whole or share.memory_bytes
 
 
-def _merge(holders: Iterable[Holder]) -> Holder:
+def _merge(holders: Iterable[CardHolder]) -> CardHolder:
     first, *others = sorted(holders)
     return first._replace(container="") if others else first

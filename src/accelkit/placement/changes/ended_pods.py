@@ -18,7 +18,7 @@ from typing import Final
 from accelkit.model.request import PodRequest
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
-from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
+from accelkit.placement.changes.situation import ShareHolder, Situation, Terms, bound_lack, list_suiting
 
 # The limits on the number of classes and pairs. If there are more classes of pods, pairs are formed only from the
 # classes with the most memory. If there are more pairs, only the smallest pairs are tried.
@@ -47,17 +47,17 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
     return (yield from _give_back(probe, node, request, holders))
 
 
-def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
+def _choose_fewest(node: Situation, request: PodRequest) -> list[ShareHolder]:
     """Return the pods on the cards that require the fewest removals; empty if the cards cannot be determined."""
     if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
         return []
     (container,) = request.containers
-    on_cards: dict[int, list[tuple[int, Holder]]] = {}
+    on_cards: dict[int, list[tuple[int, ShareHolder]]] = {}
     for holder in node.holders:
         for place, charge in holder.charges or ():
             on_cards.setdefault(place, []).append((charge.memory_bytes, holder))
     suiting = {id(state) for state in list_suiting(node.states, container)}
-    found: list[list[Holder]] = []
+    found: list[list[ShareHolder]] = []
     for place, state in enumerate(node.states):
         if id(state) in suiting:
             lack = math.inf if container.whole else container.memory_bytes - state.free_bytes
@@ -67,7 +67,7 @@ def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
     return sorted(chosen.values(), key=_order)
 
 
-def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
+def _free(held: Sequence[tuple[int, ShareHolder]], lack: float) -> list[ShareHolder]:
     """Return the largest pods on a card that together free the missing amount; all pods if no set is sufficient."""
     gone = []
     for memory_bytes, holder in held:
@@ -78,7 +78,9 @@ def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
     return gone
 
 
-def _give_back(probe: Probe, node: Situation, request: PodRequest, holders: Sequence[Holder]) -> Search[Change | None]:
+def _give_back(
+    probe: Probe, node: Situation, request: PodRequest, holders: Sequence[ShareHolder]
+) -> Search[Change | None]:
     gone = list(holders)
     kept = yield from _find_cards_without(probe, node, request, gone)
     for holder in holders:
@@ -89,7 +91,7 @@ def _give_back(probe: Probe, node: Situation, request: PodRequest, holders: Sequ
 
 
 def _find_cards_without(
-    probe: Probe, node: Situation, request: PodRequest, gone: Sequence[Holder]
+    probe: Probe, node: Situation, request: PodRequest, gone: Sequence[ShareHolder]
 ) -> Search[tuple[str, ...]]:
     if not gone:
         return ()
@@ -97,16 +99,16 @@ def _find_cards_without(
     return (yield from probe.find_cards(states, request))
 
 
-def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:
+def _classify(holders: Sequence[ShareHolder]) -> list[list[ShareHolder]]:
     """Return groups of pods that have equal amounts of the same cards."""
-    classes: dict[object, list[Holder]] = {}
+    classes: dict[object, list[ShareHolder]] = {}
     for holder in holders:
         key = holder.pod.uid if holder.charges is None else holder.charges
         classes.setdefault(key, []).append(holder)
     return list(classes.values())
 
 
-def _list_pairs(classes: Sequence[Sequence[Holder]]) -> Iterator[list[Holder]]:
+def _list_pairs(classes: Sequence[Sequence[ShareHolder]]) -> Iterator[list[ShareHolder]]:
     for one, other in combinations_with_replacement(classes, 2):
         if one is not other:
             yield [one[0], other[0]]
@@ -114,14 +116,14 @@ def _list_pairs(classes: Sequence[Sequence[Holder]]) -> Iterator[list[Holder]]:
             yield [one[0], one[1]]
 
 
-def _name(gone: Sequence[Holder], taken: tuple[str, ...], *, proven: bool) -> Change:
+def _name(gone: Sequence[ShareHolder], taken: tuple[str, ...], *, proven: bool) -> Change:
     pods = tuple(sorted((holder.pod for holder in gone), key=str))
     return Change(ChangeKind.PODS_ENDED, pods=pods, taken=taken, size=(len(pods), _sum_up(gone)), proven=proven)
 
 
-def _sum_up(holders: Sequence[Holder]) -> int:
+def _sum_up(holders: Sequence[ShareHolder]) -> int:
     return sum(holder.memory_bytes for holder in holders)
 
 
-def _order(holder: Holder) -> tuple[int, str]:
+def _order(holder: ShareHolder) -> tuple[int, str]:
     return holder.memory_bytes, str(holder.pod)

@@ -17,7 +17,7 @@ PlacedCharges = tuple[tuple[int, Charge], ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ShareHolder:
     """A pod that uses cards on the node.
 
     Attributes:
@@ -41,7 +41,7 @@ class Situation:
     """
 
     states: Sequence[CardState]
-    holders: Sequence[Holder]
+    holders: Sequence[ShareHolder]
     leave_out: Callable[[Collection[str]], Sequence[CardState]]
 
 

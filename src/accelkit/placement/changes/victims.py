@@ -14,7 +14,7 @@ from typing import Final
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.probe import Probe, Search, finish
-from accelkit.placement.changes.situation import Holder, Situation
+from accelkit.placement.changes.situation import ShareHolder, Situation
 from accelkit.placement.policies import AnyPolicy
 
 # The limits on the search on one node, and on all nodes for one pod. The latter corresponds to two seconds at about 25
@@ -35,7 +35,7 @@ class Candidate:
         priority: the priority that the API server set at the admission of the pod.
     """
 
-    holder: Holder
+    holder: ShareHolder
     priority: int
 
     @property

@@ -12,9 +12,9 @@ from accelkit.model.card import Card, Health
 from accelkit.model.stage import Outcome
 from accelkit.remediation.deciding.actions import Action, CreateJob, Evict, NodeEvent, PodEvent
 from accelkit.remediation.deciding.faults import CardFault, find_fault
-from accelkit.remediation.deciding.record import CardRecord, Step
+from accelkit.remediation.deciding.record import CardRecord, RemediationStep
 from accelkit.remediation.deciding.settings import RemediationSettings
-from accelkit.remediation.deciding.views import JobState, NodeView
+from accelkit.remediation.deciding.views import JobState, RemediationNode
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CardCase:
         act: whether pods may be evicted and cards reset.
     """
 
-    view: NodeView
+    view: RemediationNode
     name: str
     card: Card | None
     record: CardRecord
@@ -63,7 +63,7 @@ class CardCase:
         """Return the changed record, and the actions to carry out before it is written."""
         return Advance(msgspec.structs.replace(self.record, **changes), actions)
 
-    def enter(self, step: Step, *actions: Action) -> Advance:
+    def enter(self, step: RemediationStep, *actions: Action) -> Advance:
         """Return the record with a different step."""
         return self.keep(*actions, step=step, step_since=self.now, late=False)
 
@@ -81,19 +81,21 @@ def advance(case: CardCase) -> Advance:
     fault = None if card is None else find_fault(card)
     if fault is None:
         return _validate(case)
-    if record.step is Step.VALIDATING or (fault.lasting and fault.identity != record.fault):
+    if record.step is RemediationStep.VALIDATING or (fault.lasting and fault.identity != record.fault):
         begun = (record.since, case.now)
-        return Advance(CardRecord(fault.identity, fault.reason, Step.ISOLATED, *begun, cordoned=record.cordoned))
+        return Advance(
+            CardRecord(fault.identity, fault.reason, RemediationStep.ISOLATED, *begun, cordoned=record.cordoned)
+        )
     if not case.act:
         return case.keep()
-    steps = {Step.ISOLATED: _announce, Step.DRAINING: _drain}
+    steps = {RemediationStep.ISOLATED: _announce, RemediationStep.DRAINING: _drain}
     return steps.get(record.step, _repair)(case, fault)
 
 
 def _validate(case: CardCase) -> Advance:
     since = case.record.healthy_since
-    if case.record.step is not Step.VALIDATING:
-        return case.keep(step=Step.VALIDATING, step_since=case.now, healthy_since=case.now)
+    if case.record.step is not RemediationStep.VALIDATING:
+        return case.keep(step=RemediationStep.VALIDATING, step_since=case.now, healthy_since=case.now)
     if not since or since > case.now:
         return case.keep(healthy_since=case.now)
     if case.now - since < case.settings.healthy_seconds or not _has_passed(case):
@@ -117,13 +119,13 @@ def _announce(case: CardCase, fault: CardFault) -> Advance:
     outcome = "the pod will be evicted" if fault.drains else "the pod can continue to run"
     text = f"card {case.name} of node {case.view.name} has failed ({fault.reason}); {outcome}"
     events = (PodEvent(each.pod, text) for each in case.view.holders.get(case.name, ()))
-    return case.enter(Step.DRAINING if fault.drains else Step.REPAIRING, *events)
+    return case.enter(RemediationStep.DRAINING if fault.drains else RemediationStep.REPAIRING, *events)
 
 
 def _drain(case: CardCase, _fault: CardFault) -> Advance:
     view, name = case.view, case.name
     if view.is_free(name):
-        return case.enter(Step.REPAIRING)
+        return case.enter(RemediationStep.REPAIRING)
     if case.record.late:
         return case.keep()
     if case.waited >= case.settings.drain_seconds:
@@ -154,7 +156,7 @@ def _repair(case: CardCase, fault: CardFault) -> Advance:
         return _follow_job(case, fault)
     # A reset would terminate pods that received the card in the meantime.
     if not case.view.is_free(name):
-        return case.enter(Step.DRAINING)
+        return case.enter(RemediationStep.DRAINING)
     # The name of the Job is recorded before the Job is created, so that a second Job is never created.
     return _rename_job(case)
 

@@ -28,9 +28,9 @@ from accelkit.remediation.deciding.isolation import (
     remove_word,
 )
 from accelkit.remediation.deciding.lifting import build_write, make_write
-from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step
+from accelkit.remediation.deciding.record import CardRecord, NodeRecord, RemediationStep
 from accelkit.remediation.deciding.settings import RemediationSettings
-from accelkit.remediation.deciding.views import HoldReason, NodeView
+from accelkit.remediation.deciding.views import HoldReason, RemediationNode
 from accelkit.texts import shorten
 
 
@@ -61,7 +61,7 @@ class _Draft:
     repaired: str | None = None
 
 
-def decide(view: NodeView, settings: RemediationSettings, now: float, permits: Permits) -> Decision:
+def decide(view: RemediationNode, settings: RemediationSettings, now: float, permits: Permits) -> Decision:
     """Return the actions to carry out on a node now.
 
     Args:
@@ -92,7 +92,7 @@ def is_fresh(card: Card, record: NodeRecord) -> bool:
     return record.dismissed.get(card.id) != fault.identity and is_nameable(card)
 
 
-def _release_uncordoned(view: NodeView, record: NodeRecord, draft: _Draft) -> None:
+def _release_uncordoned(view: RemediationNode, record: NodeRecord, draft: _Draft) -> None:
     """Dismiss the faults of cards whose cordon was removed."""
     for name, each in record.cards.items():
         if each.cordoned and not has_word(view.cordon, name):
@@ -128,7 +128,7 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
         draft.cards[name] = step.record
 
 
-def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
+def _begin(view: RemediationNode, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
     """Begin the remediation of cards with a new fault; return the reason if this is not allowed."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
@@ -146,7 +146,9 @@ def _begin(view: NodeView, draft: _Draft, cards: dict[str, Card], now: float, pe
         if fault is None:
             continue
         ours = not has_word(view.cordon, card.id)
-        draft.cards[card.id] = CardRecord(fault.identity, fault.reason, Step.ISOLATED, now, now, cordoned=ours)
+        draft.cards[card.id] = CardRecord(
+            fault.identity, fault.reason, RemediationStep.ISOLATED, now, now, cordoned=ours
+        )
         draft.begun.append(card.id)
         draft.last.append(NodeEvent("CardIsolated", _explain(card, fault)))
     return ""
@@ -160,7 +162,7 @@ def _explain(card: Card, fault: CardFault) -> str:
 
 
 def _finish(
-    view: NodeView, record: NodeRecord, draft: _Draft, settings: RemediationSettings, hold: HoldReason
+    view: RemediationNode, record: NodeRecord, draft: _Draft, settings: RemediationSettings, hold: HoldReason
 ) -> Decision:
     present = find_condition(view.conditions)
     after = NodeRecord(
@@ -191,7 +193,7 @@ def _finish(
     return Decision(tuple(actions), tuple(draft.begun), draft.lifted, tuple(draft.dropped), hold)
 
 
-def _list_conditions(view: NodeView, record: NodeRecord) -> list[Action]:
+def _list_conditions(view: RemediationNode, record: NodeRecord) -> list[Action]:
     """Return the write that updates the condition to match the record; empty if the condition is current."""
     if not record.cards or not record.condition:
         return []

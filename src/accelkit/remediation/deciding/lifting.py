@@ -9,10 +9,10 @@ import msgspec
 from accelkit.remediation.deciding.actions import Action, WriteCondition, WriteNode
 from accelkit.remediation.deciding.isolation import Taint, find_condition, is_ours, remove_taint, remove_word
 from accelkit.remediation.deciding.record import NodeRecord
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import RemediationNode
 
 
-def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> WriteNode:
+def build_write(view: RemediationNode, record: NodeRecord, repaired: str | None) -> WriteNode:
     """Return the write that stores this record in a node and removes the changes that the record no longer lists.
 
     When a card leaves the record, its word is removed from the cordon. When the last card leaves, the taint is removed.
@@ -35,7 +35,7 @@ def build_write(view: NodeView, record: NodeRecord, repaired: str | None) -> Wri
 
 
 def make_write(
-    view: NodeView, record: NodeRecord, cordon: str | None, repaired: str | None, taints: Iterable[Taint]
+    view: RemediationNode, record: NodeRecord, cordon: str | None, repaired: str | None, taints: Iterable[Taint]
 ) -> WriteNode:
     """Return the write, with the names of the fields that differ from the node's current values."""
     listed = tuple(taints)
@@ -44,7 +44,7 @@ def make_write(
     return WriteNode(record, cordon, repaired, listed, changed)
 
 
-def build_undo(view: NodeView) -> tuple[Action, ...]:
+def build_undo(view: RemediationNode) -> tuple[Action, ...]:
     """Return the actions that undo all changes at once, regardless of the state of the cards; empty if there are none.
 
     The record is removed last, so that an interrupted undo can be resumed.

@@ -15,7 +15,7 @@ REMEDIATION_VERSION: Final = 1
 _MOST_BYTES: Final = 32 * 1024
 
 
-class Step(StrEnum):
+class RemediationStep(StrEnum):
     """Steps of the remediation of a card."""
 
     ISOLATED = "isolated"
@@ -42,7 +42,7 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     fault: str
     reason: str
-    step: Step
+    step: RemediationStep
     since: float
     step_since: float
     cordoned: bool = True

@@ -27,7 +27,7 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Holder:
+class PodWithCard:
     """A pod that holds a card.
 
     Attributes:
@@ -42,7 +42,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class NodeView:
+class RemediationNode:
     """One node.
 
     Attributes:
@@ -67,8 +67,8 @@ class NodeView:
     repaired: str | None = None
     taints: tuple[Taint, ...] = ()
     conditions: tuple[NodeCondition, ...] = ()
-    holders: Mapping[str, tuple[Holder, ...]] = field(default_factory=dict)
-    unplaced: tuple[Holder, ...] = ()
+    holders: Mapping[str, tuple[PodWithCard, ...]] = field(default_factory=dict)
+    unplaced: tuple[PodWithCard, ...] = ()
     observed: frozenset[str] | None = None
     ready: bool = False
     watched: bool = False

@@ -13,7 +13,7 @@ from accelkit.scheduler.configuration.component_config import (
     remove_extender,
 )
 from accelkit.scheduler.configuration.versions import check_readable, parse_minor
-from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, LaunchPlan, Read
 from accelkit.scheduler.launch.replacement import add_credentials
 
 
@@ -29,7 +29,7 @@ class ConfigFile:
     path: str
     url_prefix: str | None = None
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:  # noqa: ARG002
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> LaunchPlan:  # noqa: ARG002
         """Return the plan, whose marker is the SHA-256 of the configuration; see Launch."""
         if current is None:
             raise ConfigurationError(
@@ -40,7 +40,7 @@ class ConfigFile:
         extender, files = add_credentials(desired, owner=None)
         # Update the entry in place, because removing and inserting it would move it behind other entries.
         text = add_extender(current, extender)
-        return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
+        return LaunchPlan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
 
     def unswitch(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
         """Return the configuration without accelkit's entry; see Launch."""

@@ -9,7 +9,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.model.keys import FORMER_DNS_POLICY_ANNOTATION
 from accelkit.scheduler.configuration.command_line import SOURCES, CommandLine, Option
 from accelkit.scheduler.launch.name_resolution import check_name_resolution
-from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, LaunchPlan, Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 from accelkit.scheduler.launch.replacement import Replacement, make_replacement
 
@@ -22,7 +22,7 @@ class StaticPod:
 
     path: str = MANIFEST
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> LaunchPlan:
         """Return the plan; see Launch."""
         if current is None:
             raise ConfigurationError(
@@ -46,7 +46,7 @@ class StaticPod:
         if desired.dns_policy:
             pod.set_dns_policy(desired.dns_policy)
         text = current if pod.is_equivalent_to(PodManifest(current, self.path)) else pod.render()
-        return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
+        return LaunchPlan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 
     def unswitch(self, current: str, recorded: str | None) -> str:
         """Return the manifest without accelkit's changes; see Launch."""

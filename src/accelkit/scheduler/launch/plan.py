@@ -59,7 +59,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """Desired content of a host's files.
 
     Attributes:
@@ -83,7 +83,7 @@ class Launch(Protocol):
     def path(self) -> str:
         """The launch file on the host."""
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> LaunchPlan:
         """Return the plan.
 
         The plan is based on `unswitch(current, recorded)`, so that equal input always results in the same bytes.

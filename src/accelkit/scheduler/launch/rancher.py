@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option
-from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, LaunchPlan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
 from accelkit.yaml import load_yaml
 
@@ -47,7 +47,7 @@ class Rancher:
     def _folder(self) -> str:
         return f"/etc/rancher/{self.distribution}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> LaunchPlan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(
@@ -74,7 +74,7 @@ class Rancher:
         if self.distribution == "rke2":
             lines += [f"{_MOUNTS}+:", f"- {desired.folder}:{desired.folder}:ro"]
         text = _HEAD + "\n".join(lines) + "\n"
-        return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
+        return LaunchPlan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return None if the file belongs to accelkit, otherwise the unchanged file; see Launch."""

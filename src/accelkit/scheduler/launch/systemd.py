@@ -10,7 +10,7 @@ from typing import Final
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import find_program, parse
-from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, LaunchPlan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
 
 UNIT: Final = "kube-scheduler.service"
@@ -47,7 +47,7 @@ class SystemdUnit:
         """The path of the drop-in."""
         return f"/etc/systemd/system/{self.unit}.d/{DROP_IN}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, desired: DesiredSettings) -> LaunchPlan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(
@@ -74,7 +74,7 @@ class SystemdUnit:
             kept += [] if option.name in ours.replaced else spelling
         command = " \\\n  ".join([*kept, ours.marker])
         text = f"{_HEAD}[Service]\nExecStart=\nExecStart={command}\n"
-        return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
+        return LaunchPlan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
     def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return None if the drop-in belongs to accelkit, otherwise the unchanged file; see Launch."""

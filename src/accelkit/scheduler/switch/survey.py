@@ -14,7 +14,7 @@ from accelkit.decoding import prepare
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, list_missing_folders
 from accelkit.scheduler.launch.manifest import StaticPod
-from accelkit.scheduler.launch.plan import DesiredSettings, Launch, Plan
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch, LaunchPlan
 from accelkit.scheduler.switch.gcushare import find_leftovers
 from accelkit.scheduler.switch.record import (
     ORIGINAL_SUFFIX,
@@ -69,7 +69,7 @@ class Found:
 class Intent:
     """Desired state of a host, the original to record, and the files of other tools to remove."""
 
-    plan: Plan
+    plan: LaunchPlan
     original: str | None
     changes: tuple[FileChange, ...]
     abandoned: tuple[str, ...] = ()

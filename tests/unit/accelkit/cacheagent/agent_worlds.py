@@ -11,7 +11,7 @@ from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import MountingPod, OwnNode, Pod
 from accelkit.cacheagent.planning.world import Disk, ImageFacts, ImagePolicies, Stored, World
 from accelkit.gkm import names
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.formats import ImageLabels, Target
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.model.card import Card
@@ -23,7 +23,7 @@ TODAY = 1_000_000.0
 LABELS = ImageLabels(format="triton", targets=(Target("cuda", "90", 32),), size_bytes=100)
 FOREIGN = ImageLabels(format="triton", targets=(Target("hip", "gfx942", 64),), size_bytes=100)
 CARD = Card("card-0", "simulated", "sim", GIB, index=0, target="cuda:90")
-NODE = OwnNode(NodeFacts.from_inventory((CARD,), cpu_architecture="amd64"), (CARD,), "host-0")
+NODE = OwnNode(NodeHardware.from_inventory((CARD,), cpu_architecture="amd64"), (CARD,), "host-0")
 
 
 def folder(digest: str) -> str:

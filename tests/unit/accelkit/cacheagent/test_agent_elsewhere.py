@@ -11,7 +11,7 @@ from test_desired_caches import cache
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache, Refusal, read_desired_cache
 from accelkit.cacheagent.planning.plan import make_plan
-from accelkit.cacheagent.planning.progress import Step, assess
+from accelkit.cacheagent.planning.progress import NextStep, assess
 from accelkit.cacheagent.planning.world import Attempt, Disk, ImagePolicies, World
 from accelkit.cacheagent.reporting.report import build_reports
 from accelkit.gkm.objects import NodeStatus
@@ -36,22 +36,25 @@ def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (world(elsewhere()), Step.READ_IMAGE),
-        (world(elsewhere(), image_facts={A: image_facts()}), Step.NOTHING),
+        (world(elsewhere()), NextStep.READ_IMAGE),
+        (world(elsewhere(), image_facts={A: image_facts()}), NextStep.NOTHING),
         # As of all others: no registry is asked for what nobody has verified.
-        (world(elsewhere(verified=None)), Step.NOTHING),
-        (world(elsewhere(verified=False, refusal=Refusal("NoSignatures", ""))), Step.NOTHING),
-        (world(elsewhere(), image_policies={KEY: ImagePolicies("p", refusal=Refusal("NotCovered", ""))}), Step.NOTHING),
+        (world(elsewhere(verified=None)), NextStep.NOTHING),
+        (world(elsewhere(verified=False, refusal=Refusal("NoSignatures", ""))), NextStep.NOTHING),
+        (
+            world(elsewhere(), image_policies={KEY: ImagePolicies("p", refusal=Refusal("NotCovered", ""))}),
+            NextStep.NOTHING,
+        ),
         (
             world(elsewhere(), image_policies={KEY: ImagePolicies("p", undecided=Refusal("PolicyUnreadable", ""))}),
-            Step.NOTHING,
+            NextStep.NOTHING,
         ),
-        (world(elsewhere(image=None)), Step.NOTHING),
+        (world(elsewhere(image=None)), NextStep.NOTHING),
     ],
 )
 def test_its_labels_are_read_and_nothing_else(known, step):
     assert assess(known, known.desired_caches[KEY]).step is step
-    assert [each.progress.step for each in make_plan(known).work] == ([step] if step is Step.READ_IMAGE else [])
+    assert [each.progress.step for each in make_plan(known).work] == ([step] if step is NextStep.READ_IMAGE else [])
 
 
 def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
@@ -60,7 +63,7 @@ def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
     known = world(
         elsewhere(cache_bytes=1 << 40), desired(B, "team/here"), image_facts={B: image_facts()}, disk=Disk(1000)
     )
-    assert [each.progress.step for each in make_plan(known).work] == [Step.READ_IMAGE, Step.EXTRACT]
+    assert [each.progress.step for each in make_plan(known).work] == [NextStep.READ_IMAGE, NextStep.EXTRACT]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from agent_worlds import FOREIGN, GIB, A, B, C, desired, folder, image_facts, link, pod, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import Refusal
-from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
-from accelkit.cacheagent.planning.progress import Step
+from accelkit.cacheagent.planning.plan import AgentPlan, Move, make_plan
+from accelkit.cacheagent.planning.progress import NextStep
 from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, Attempt, Disk, ImagePolicies
 from accelkit.gkm import names
 
@@ -25,11 +25,11 @@ STARTING = (pod("p", starting=True),)
 REFUSED_B = desired(B, verified=False, refusal=REFUSED)
 
 
-def plan(*desired_caches, **changes: Any) -> Plan:
+def plan(*desired_caches, **changes: Any) -> AgentPlan:
     return make_plan(world(*desired_caches, **changes))
 
 
-def move_of(made: Plan) -> tuple[str | None, ...]:
+def move_of(made: AgentPlan) -> tuple[str | None, ...]:
     return tuple(each.target for each in made.moves)
 
 
@@ -74,7 +74,7 @@ def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
     there = {folder(A): stored(path="/opt/m45943"), folder(B): stored()}
     made = plan(desired(A), stored=there, links=links)
     assert move_of(made) == targets
-    assert made.progress["team/add"].step is Step.READ_IMAGE
+    assert made.progress["team/add"].step is NextStep.READ_IMAGE
     assert folder(A) not in made.collect
 
 
@@ -206,7 +206,7 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
 
 def test_work_fits_into_what_is_left_of_the_budget():
     made = plan(desired(), stored={folder(A): stored()}, links={link(): folder(A)})
-    assert (made.work, made.progress["team/add"].step) == ((), Step.SERVE)
+    assert (made.work, made.progress["team/add"].step) == ((), NextStep.SERVE)
     made = plan(
         desired(), disk=Disk(100 * GIB, GIB), image_facts={A: image_facts(5)}, stored={folder(B): stored(size=GIB // 2)}
     )

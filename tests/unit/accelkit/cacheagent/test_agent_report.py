@@ -16,7 +16,7 @@ from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, Disk, ImagePo
 from accelkit.cacheagent.reporting.effect import MissedFiles, MissKind
 from accelkit.cacheagent.reporting.report import build_reports
 from accelkit.gkm.objects import NodeCacheStatus
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.formats import Target
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
@@ -73,7 +73,7 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
         (world(desired(), stored=HERE), COMPATIBLE, EXTRACTED, no("Pending")),
         (SERVED, COMPATIBLE, EXTRACTED, READY),
         (world(desired(), image_facts={A: image_facts(labels=FOREIGN)}), *[no("Incompatible")] * 3),
-        (world(desired(), image_facts={A: image_facts()}, node=OwnNode(NodeFacts(gpus=()))), *[no("NoCards")] * 3),
+        (world(desired(), image_facts={A: image_facts()}, node=OwnNode(NodeHardware(gpus=()))), *[no("NoCards")] * 3),
         (
             world(desired(), image_facts={A: image_facts(9)}, disk=Disk(GIB, 5)),
             COMPATIBLE,
@@ -119,14 +119,14 @@ def test_cards_are_told_by_number_product_and_driver():
         Card("b", "simulated", "x", GIB, index=1, target="hip:gfx942"),
         Card("c", "simulated", "y", GIB, index=2),
     )
-    node = OwnNode(NodeFacts.from_inventory(cards, cpu_architecture="amd64"), cards, "h")
+    node = OwnNode(NodeHardware.from_inventory(cards, cpu_architecture="amd64"), cards, "h")
     known = world(desired(), stored=HERE, links=LINKED, node=node)
     found = entry(known)
     assert (found.compatible_gpus, found.incompatible_gpus) == ([0], [1])
     assert told(found, "Compatible") == ("True", "PartlyCompatible")
     assert [(each.gpu_type, each.ids) for each in reports(known)["team"].gpus] == [("x", [0, 1]), ("y", [2])]
     cards = tuple(Card(f"c{i}", "amd", "MI300X", GIB, index=i, driver_version=v) for i, v in enumerate("112"))
-    node = OwnNode(NodeFacts.from_inventory(cards), cards)
+    node = OwnNode(NodeHardware.from_inventory(cards), cards)
     groups = reports(world(desired(), stored=HERE, links=LINKED, node=node))["team"].gpus
     assert [(each.driver_version, each.ids) for each in groups] == [("1", [0, 1]), ("2", [2])]
 

@@ -8,7 +8,7 @@ import pytest
 from agent_worlds import GIB, desired, folder, image_facts, stored, world
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
-from accelkit.cacheagent.planning.plan import Plan, make_plan
+from accelkit.cacheagent.planning.plan import AgentPlan, make_plan
 from accelkit.cacheagent.planning.world import Attempt, Disk, ImageFacts
 
 ROOM = Disk(100 * GIB)
@@ -26,7 +26,7 @@ def sizes(gib: int, *numbers: int) -> dict[str, ImageFacts]:
     return {digest(number): image_facts(gib * GIB) for number in numbers}
 
 
-def begun(made: Plan) -> list[str]:
+def begun(made: AgentPlan) -> list[str]:
     return [each.progress.desired.key for each in made.work]
 
 

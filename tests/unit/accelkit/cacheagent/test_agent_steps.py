@@ -9,15 +9,15 @@ from agent_worlds import FOREIGN, TODAY, A, desired, folder, image_facts, stored
 
 from accelkit.cacheagent.planning.desired_caches import Refusal
 from accelkit.cacheagent.planning.observed import OwnNode
-from accelkit.cacheagent.planning.progress import Step, assess
+from accelkit.cacheagent.planning.progress import NextStep, assess
 from accelkit.cacheagent.planning.world import RETRIES, Attempt, ImagePolicies
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 
 DAY = 86400.0
 NOT_COVERED = Refusal("NotCovered", "no SignerPolicy covers it")
 
 
-def step(known=None, **changes) -> Step:
+def step(known=None, **changes) -> NextStep:
     asked = known or desired()
     return assess(world(asked, **changes), asked).step
 
@@ -25,23 +25,27 @@ def step(known=None, **changes) -> Step:
 @pytest.mark.parametrize(
     ("known", "changes", "expected"),
     [
-        (desired(verified=None), {}, Step.NOTHING),
-        (desired(), {}, Step.READ_IMAGE),
-        (desired(), {"image_facts": {A: image_facts()}}, Step.EXTRACT),
-        (desired(), {"stored": {folder(A): stored()}}, Step.SERVE),
-        (desired(), {"stored": {folder(A): stored(policies="former")}}, Step.VERIFY),
-        (desired(verified=None), {"stored": {folder(A): stored()}}, Step.NOTHING),
-        (desired(verified=False, refusal=NOT_COVERED), {"stored": {folder(A): stored()}}, Step.WITHDRAW),
-        (desired(), {"image_policies": {"team/add": ImagePolicies("p", refusal=NOT_COVERED)}}, Step.WITHDRAW),
-        (desired(), {"image_policies": {"team/add": ImagePolicies("p", undecided=NOT_COVERED)}}, Step.NOTHING),
+        (desired(verified=None), {}, NextStep.NOTHING),
+        (desired(), {}, NextStep.READ_IMAGE),
+        (desired(), {"image_facts": {A: image_facts()}}, NextStep.EXTRACT),
+        (desired(), {"stored": {folder(A): stored()}}, NextStep.SERVE),
+        (desired(), {"stored": {folder(A): stored(policies="former")}}, NextStep.VERIFY),
+        (desired(verified=None), {"stored": {folder(A): stored()}}, NextStep.NOTHING),
+        (desired(verified=False, refusal=NOT_COVERED), {"stored": {folder(A): stored()}}, NextStep.WITHDRAW),
+        (desired(), {"image_policies": {"team/add": ImagePolicies("p", refusal=NOT_COVERED)}}, NextStep.WITHDRAW),
+        (desired(), {"image_policies": {"team/add": ImagePolicies("p", undecided=NOT_COVERED)}}, NextStep.NOTHING),
         # Before anything but the labels is fetched, and also where it lies here already.
-        (desired(), {"image_facts": {A: image_facts(labels=FOREIGN)}}, Step.WITHDRAW),
-        (desired(), {"stored": {folder(A): stored(labels=FOREIGN)}}, Step.WITHDRAW),
+        (desired(), {"image_facts": {A: image_facts(labels=FOREIGN)}}, NextStep.WITHDRAW),
+        (desired(), {"stored": {folder(A): stored(labels=FOREIGN)}}, NextStep.WITHDRAW),
         # Unknown cards are no reason to refuse.
-        (desired(), {"image_facts": {A: image_facts(labels=FOREIGN)}, "node": OwnNode(NodeFacts())}, Step.EXTRACT),
-        (desired(), {"image_facts": {A: image_facts()}, "node": OwnNode(NodeFacts(gpus=()))}, Step.WITHDRAW),
-        (desired(image=None, folder="", verified=None), {}, Step.NOTHING),
-        (desired(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, Step.WITHDRAW),
+        (
+            desired(),
+            {"image_facts": {A: image_facts(labels=FOREIGN)}, "node": OwnNode(NodeHardware())},
+            NextStep.EXTRACT,
+        ),
+        (desired(), {"image_facts": {A: image_facts()}, "node": OwnNode(NodeHardware(gpus=()))}, NextStep.WITHDRAW),
+        (desired(image=None, folder="", verified=None), {}, NextStep.NOTHING),
+        (desired(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, NextStep.WITHDRAW),
     ],
 )
 def test_what_is_next(known, changes, expected):
@@ -51,16 +55,16 @@ def test_what_is_next(known, changes, expected):
 @pytest.mark.parametrize(
     ("age", "believed", "expected"),
     [
-        (0, DAY, Step.SERVE),
-        (DAY - 1, DAY, Step.SERVE),
-        (DAY, DAY, Step.VERIFY),
-        (DAY, 7 * DAY, Step.SERVE),
+        (0, DAY, NextStep.SERVE),
+        (DAY - 1, DAY, NextStep.SERVE),
+        (DAY, DAY, NextStep.VERIFY),
+        (DAY, 7 * DAY, NextStep.SERVE),
         # A time that lies ahead says that a clock was wrong.
-        (-1, DAY, Step.VERIFY),
+        (-1, DAY, NextStep.VERIFY),
         # A policy that believes nothing for longer than a moment must not keep nodes looking without end.
-        (1, 0, Step.SERVE),
-        (299, 60, Step.SERVE),
-        (300, 60, Step.VERIFY),
+        (1, 0, NextStep.SERVE),
+        (299, 60, NextStep.SERVE),
+        (300, 60, NextStep.VERIFY),
     ],
 )
 def test_a_verdict_is_accepted_for_as_long_as_the_policies_say(age, believed, expected):
@@ -82,7 +86,7 @@ def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, ref
     about = known.describe_work(desired())
     given = {"about": about, "failures": 1, "reason": "NoSignatures", "message": "none", "retry_at": 1300.0, **attempt}
     found = assess(replace(known, attempts={"team/add": Attempt(**given)}), desired())
-    assert found.step is (Step.WITHDRAW if refused else Step.VERIFY)
+    assert found.step is (NextStep.WITHDRAW if refused else NextStep.VERIFY)
     assert (found.refusal is not None) is refused
 
 

@@ -12,8 +12,8 @@ import pytest
 from agent_worlds import LABELS, MOUNT, A, B, C, folder
 
 from accelkit.cacheagent.disk import store as stores
+from accelkit.cacheagent.disk.agent_state import _MAX_POLICIES, AgentState, read_ledger, write_ledger
 from accelkit.cacheagent.disk.content import ContentChecks
-from accelkit.cacheagent.disk.ledger import _MAX_POLICIES, Ledger, read_ledger, write_ledger
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.world import WITHDRAWN
@@ -256,12 +256,12 @@ async def test_a_folder_has_to_be_one_and_has_the_limits_of_its_disk(tmp_path):
 
 
 def test_a_ledger_is_kept_whole_bounded_and_for_us_alone(tmp_path):
-    ledger = Ledger({"u": {"team/add": frozenset({folder(A), folder(B)})}}, {folder(A): {"p": 1.0}})
+    ledger = AgentState({"u": {"team/add": frozenset({folder(A), folder(B)})}}, {folder(A): {"p": 1.0}})
     write_ledger(tmp_path, ledger)
     assert read_ledger(tmp_path) == ledger
     assert (tmp_path / ".agent.json").stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [".agent.json"]
-    ledger = Ledger()
+    ledger = AgentState()
     for number in range(_MAX_POLICIES + 50):
         ledger.note_satisfied(folder(A), f"p{number}", float(number))
     assert len(ledger.satisfied[folder(A)]) == _MAX_POLICIES

@@ -13,7 +13,7 @@ from agent_worlds import LABELS, MOUNT, NODE, A, B, desired, folder, image_facts
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.pauses import FREE, extend
-from accelkit.cacheagent.planning.plan import Plan, make_plan
+from accelkit.cacheagent.planning.plan import AgentPlan, make_plan
 from accelkit.cacheagent.planning.world import ImagePolicies
 from accelkit.cacheagent.policy_index import PolicyIndex
 from accelkit.cacheagent.workers import Workers
@@ -61,7 +61,7 @@ class Stand:
             self.store, self.preparing, PolicyIndex(root), self.metrics, node=lambda: NODE.facts, on_end=self.ended.set
         )  # type: ignore[arg-type]
 
-    def plan(self, *desired_caches, **changes) -> Plan:
+    def plan(self, *desired_caches, **changes) -> AgentPlan:
         return make_plan(
             world(
                 *desired_caches,

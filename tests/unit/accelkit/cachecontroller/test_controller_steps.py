@@ -9,7 +9,6 @@ import pytest
 from mortal_api import Api, Killed
 from pretended_cluster import OURS, SETTINGS
 
-from accelkit.cachecontroller.applier import Applier, build_cache_path
 from accelkit.cachecontroller.cache_events import CacheEvents
 from accelkit.cachecontroller.claim_pods import ObservedPod, read_claim_pod
 from accelkit.cachecontroller.cluster_state import ClusterState
@@ -18,6 +17,7 @@ from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question
 from accelkit.cachecontroller.live_reads.writer_check import WriterCheck
 from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.plan_writer import PlanWriter, build_cache_path
 from accelkit.cachecontroller.service import build_modes
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, Delivery, SignerPolicyObject
@@ -68,7 +68,7 @@ def start(api: Api, digest: str, pods: list[ObservedPod]) -> tuple[Controller, C
     metrics = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
-    applier = Applier(api, seen, metrics, lambda: True)
+    applier = PlanWriter(api, seen, metrics, lambda: True)
     news = CacheEvents(Events(api, "test", "here"))
 
     async def list_pods(_namespace: str, _since: float) -> list:

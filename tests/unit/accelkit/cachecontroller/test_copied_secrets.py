@@ -5,11 +5,11 @@ import base64
 import pytest
 from fake_api.server import FakeApi
 
-from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.cluster_state import ClusterState
 from accelkit.cachecontroller.cluster_view import JOBS, ObjectName
 from accelkit.cachecontroller.delivery import DeliveryPlan, SecretCopy
 from accelkit.cachecontroller.metrics import ControllerMetrics
+from accelkit.cachecontroller.plan_writer import PlanWriter
 from accelkit.gkm.objects import Cache, CacheMeta
 
 COPY = SecretCopy(("team", "login"), ("accelkit", "job-1-pull"), ObjectName(JOBS, "job-1", "accelkit"), "u")
@@ -25,7 +25,7 @@ async def copy(data, type_="kubernetes.io/dockerconfigjson", times=1):
     metrics = ControllerMetrics(
         leads=lambda: True, caches=list, waiting=lambda: 0, unreadable=lambda: 0, silent_seconds=lambda: 0.0
     )
-    applier = Applier(api, seen, metrics, lambda: True)
+    applier = PlanWriter(api, seen, metrics, lambda: True)
     for _ in range(times):
         await applier.apply(Cache(CacheMeta(name="c", namespace="team")), None, DeliveryPlan(copies=(COPY,)))
     made = [each for path, each in api.objects.items() if path.startswith("/api/v1/namespaces/accelkit/secrets/")]

@@ -9,7 +9,7 @@ from support.nodes import build_node
 from support.pods import REFUSED, build_pod
 from support.requests import build_inventory
 
-from accelkit.defragmentation.plan import Plan, Planner
+from accelkit.defragmentation.plan import DefragmentationPlan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.assignment import Share
@@ -50,11 +50,13 @@ class PlannedCluster:
         spec, status = {"selector": {"matchLabels": labels}}, {"disruptionsAllowed": allowed}
         self.api.store(BUDGETS, {"metadata": metadata, "spec": spec, "status": status})
 
-    async def plan(self, most: int = 10, *, dialects: tuple[str, ...] = (), rules: object = None) -> Plan:
+    async def plan(
+        self, most: int = 10, *, dialects: tuple[str, ...] = (), rules: object = None
+    ) -> DefragmentationPlan:
         cluster = await read_cluster(self.api, dialects, read_rules(rules))
         return Planner(cluster, Policy.BINPACK, most).plan()
 
 
-def told(plan: Plan) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def told(plan: DefragmentationPlan) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Who gets in where, and who leaves whither."""
     return [(step.pod, step.node, [(each.pod, each.fits) for each in step.evictions]) for step in plan.steps]

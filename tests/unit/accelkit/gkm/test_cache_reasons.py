@@ -5,7 +5,7 @@ from fake_api.server import FakeApi
 
 from accelkit.cacheagent.planning.desired_caches import read_desired_cache
 from accelkit.cachecontroller.deciding.judgement import Question, Refused, decide
-from accelkit.cachecontroller.deciding.node_views import NodeView
+from accelkit.cachecontroller.deciding.node_views import CacheNodeReport
 from accelkit.errors import ServiceError
 from accelkit.gkm.conditions import (
     NOT_MEANT,
@@ -39,10 +39,10 @@ def test_what_signatures_call_no_verdict_is_none(reason):
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_node_fails_where_it_is_neither_under_way_nor_not_meant(reason):
     ready = state(ConditionType.READY, reason, "says so", holds=False)
-    view = NodeView("n", NodeCacheStatus(conditions=[ready]))
+    view = CacheNodeReport("n", NodeCacheStatus(conditions=[ready]))
     assert (view.failure is None) == (reason in UNDER_WAY | NOT_MEANT)
     waits = state(ConditionType.READY, reason, "says so", holds=None)
-    assert NodeView("n", NodeCacheStatus(conditions=[waits])).failure is None
+    assert CacheNodeReport("n", NodeCacheStatus(conditions=[waits])).failure is None
 
 
 @pytest.mark.parametrize("reason", REASONS)

@@ -6,7 +6,7 @@ from accelkit.kube.scheduling.allowed_nodes import (
     MOST_REQUIREMENTS,
     MOST_VALUES,
     TOO_MANY,
-    NodeFacts,
+    SchedulingFacts,
     encode_rules,
 )
 from accelkit.kube.views.scheduling import SchedulingNode, SchedulingPodSpec
@@ -21,7 +21,7 @@ def node(name, labels=None, *, taints=(), unschedulable=False):
 
 
 def allowed(spec, *nodes):
-    facts = NodeFacts()
+    facts = SchedulingFacts()
     facts.replace(nodes)
     return facts.list_allowed(encode_rules(msgspec.convert(spec, SchedulingPodSpec)))
 
@@ -95,7 +95,7 @@ def test_a_preference_keeps_nobody_out_and_a_cordon_everybody():
 
 
 def test_changes_of_nodes_count():
-    facts = NodeFacts()
+    facts = SchedulingFacts()
     rules = encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, SchedulingPodSpec))
     facts.take_event("ADDED", node("a", {"x": "1"}))
     assert facts.list_allowed(rules) == {"a"}
@@ -141,7 +141,7 @@ def test_the_same_rules_of_many_pods_are_kept_once():
 
 
 def test_each_requirement_is_paid_for_with_each_node():
-    facts = NodeFacts()
+    facts = SchedulingFacts()
     facts.replace([node("a"), node("b")])
     rules = encode_rules(msgspec.convert(affinity(*expressions(3)), SchedulingPodSpec))
     budget = Budget(10)

@@ -23,9 +23,9 @@ from accelkit.remediation.deciding.actions import (
     WriteNode,
 )
 from accelkit.remediation.deciding.isolation import has_word
-from accelkit.remediation.deciding.record import CardRecord, Step, read_record
+from accelkit.remediation.deciding.record import CardRecord, RemediationStep, read_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.deciding.views import Holder, JobState, NodeView
+from accelkit.remediation.deciding.views import JobState, PodWithCard, RemediationNode
 from accelkit.remediation.metrics import RemediationMetrics
 from accelkit.remediation.node_writes import build_condition_patch, build_node_patch
 from accelkit.remediation.nodes import NodeObject, NodeSummary, summarise, view_node
@@ -52,7 +52,7 @@ class SimNode:
     watched: bool = True
     version: int = 1
     pods: dict[PodRef, tuple[str, int]] = field(default_factory=dict)
-    unplaced: tuple[Holder, ...] = ()
+    unplaced: tuple[PodWithCard, ...] = ()
 
     def show(self) -> NodeObject:
         """Return the node as the API server shows it."""
@@ -143,11 +143,11 @@ class SimCluster:
         """How many nodes have cards under remediation."""
         return sum(each.active for each in self.summarise())
 
-    async def read(self, name: str) -> NodeView | None:
+    async def read(self, name: str) -> RemediationNode | None:
         node = self.nodes[name]
-        holders: dict[str, tuple[Holder, ...]] = {}
+        holders: dict[str, tuple[PodWithCard, ...]] = {}
         for pod, (card, priority) in node.pods.items():
-            holders[card] = (*holders.get(card, ()), Holder(pod, priority))
+            holders[card] = (*holders.get(card, ()), PodWithCard(pod, priority))
         return replace(
             view_node(node.show()),
             holders=holders,
@@ -157,7 +157,7 @@ class SimCluster:
             jobs=dict(self.jobs),
         )
 
-    async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
+    async def carry_out(self, view: RemediationNode, actions: tuple[Action, ...]) -> None:
         node, version = self.nodes[view.name], view.version
         for action in actions:
             if self.left == 0:
@@ -256,7 +256,7 @@ def find_card(cluster: SimCluster, card: str = "GPU-0", node: str = "n0") -> Car
     return record.cards.get(card)
 
 
-async def run_until(cluster: SimCluster, step: Step, *, most: int = 20) -> CardRecord:
+async def run_until(cluster: SimCluster, step: RemediationStep, *, most: int = 20) -> CardRecord:
     """Let passes run until the card has come to a step."""
     for _ in range(most):
         if (found := find_card(cluster)) is not None and found.step is step:

@@ -11,7 +11,7 @@ from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
 from accelkit.kube.events import Events
 from accelkit.model.card import Health
 from accelkit.model.pod import PodRef
-from accelkit.remediation.applier import Applier
+from accelkit.remediation.action_writer import ActionWriter
 from accelkit.remediation.breaker_store import BreakerStore
 from accelkit.remediation.controller import Controller
 from accelkit.remediation.deciding.actions import CreateJob, Evict, NodeEvent, PodEvent, WriteCondition
@@ -49,7 +49,7 @@ class Site:
         self.settings = RemediationSettings(**chosen)
         self.seen = NodeIndex()
         self.metrics = make_metrics()
-        self.applier = Applier(
+        self.applier = ActionWriter(
             api,
             Events(api, "accelkit-remediation", "here"),
             namespace="accelkit",

@@ -8,9 +8,9 @@ from accelkit.model.pod import PodRef
 from accelkit.model.stage import Outcome, Stage, StageRecord, StageResult
 from accelkit.model.stage import write_record as write_stages
 from accelkit.remediation.deciding.actions import CreateJob, Evict, NodeEvent, PodEvent
-from accelkit.remediation.deciding.record import CardRecord, NodeRecord, Step, read_record, write_record
+from accelkit.remediation.deciding.record import CardRecord, NodeRecord, RemediationStep, read_record, write_record
 from accelkit.remediation.deciding.settings import Mode, RemediationSettings
-from accelkit.remediation.deciding.views import Holder, JobState
+from accelkit.remediation.deciding.views import JobState, PodWithCard
 
 
 async def test_a_failed_card_is_cordoned_tainted_and_shown_as_a_condition_at_once():
@@ -46,7 +46,7 @@ async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_r
     assert 80 < len(cluster.list_done(Evict)) <= 90
     cluster.nodes["n0"].pods.clear()
     await cluster.run_pass()
-    assert find_card(cluster).step is Step.REPAIRING
+    assert find_card(cluster).step is RemediationStep.REPAIRING
 
 
 async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
@@ -63,7 +63,7 @@ async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
 
 async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it():
     cluster = SimCluster([1, 1], RESETTING)
-    cluster.nodes["n0"].unplaced = (Holder(PodRef("a", "unknown", "u"), stays=True),)
+    cluster.nodes["n0"].unplaced = (PodWithCard(PodRef("a", "unknown", "u"), stays=True),)
     cluster.fail("n0", "GPU-0", fault=DRAIN)
     await cluster.run_passes(10)
     assert not cluster.jobs
@@ -88,7 +88,9 @@ async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
     cluster.nodes["n0"].annotations |= {
         CORDON_KEY: "GPU-0",
         REMEDIATION_ANNOTATION: write_record(
-            NodeRecord({"GPU-0": CardRecord(DRAIN, "Xid79", Step.REPAIRING, cluster.now, cluster.now, job=theirs)})
+            NodeRecord(
+                {"GPU-0": CardRecord(DRAIN, "Xid79", RemediationStep.REPAIRING, cluster.now, cluster.now, job=theirs)}
+            )
         ),
     }
     await cluster.run_passes(4)
@@ -124,7 +126,7 @@ async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_en
     node.taints = [make_taint("theirs")]
     before = node.state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
     await cluster.run_pass(after=599)
@@ -135,7 +137,7 @@ async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_en
 
 async def test_a_time_of_unknown_health_does_not_count_as_healthy():
     cluster = make_failed()
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
     cluster.lose_sight("n0", "GPU-0")
@@ -150,19 +152,19 @@ async def test_a_time_of_unknown_health_does_not_count_as_healthy():
 
 async def test_a_card_that_fails_again_while_it_is_validated_begins_again():
     cluster = make_failed()
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
     cluster.fail("n0", "GPU-0", fault="xid 48 at 2.0")
     await cluster.run_pass()
-    assert (found := find_card(cluster)).step is Step.ISOLATED
+    assert (found := find_card(cluster)).step is RemediationStep.ISOLATED
     assert (found.reason, found.cordoned) == ("Xid48", True)
 
 
 async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
     settings = RemediationSettings(mode=Mode.ON, stages=(Stage.PLUGIN_CHECK,), max_unavailable=1.0)
     cluster = make_failed(settings)
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_pass()
     for found_at, lifted in ((cluster.now - 5, False), (cluster.now + 5, True)):
@@ -249,15 +251,15 @@ async def test_a_service_that_is_killed_after_any_request_goes_on_where_it_was(w
 
 async def test_a_pod_that_comes_before_the_job_is_made_keeps_it_from_being_made():
     cluster = make_failed(RESETTING)
-    await run_until(cluster, Step.REPAIRING)
-    stranger = (Holder(PodRef("a", "unknown", "u"), stays=True),)
-    for found in (Step.DRAINING, Step.REPAIRING):
+    await run_until(cluster, RemediationStep.REPAIRING)
+    stranger = (PodWithCard(PodRef("a", "unknown", "u"), stays=True),)
+    for found in (RemediationStep.DRAINING, RemediationStep.REPAIRING):
         # Once before the name of the Job is written, and once after.
         cluster.nodes["n0"].unplaced = stranger
         await cluster.run_pass()
         assert (find_card(cluster).step, cluster.jobs) == (found, {})
         cluster.nodes["n0"].unplaced = ()
-        await run_until(cluster, Step.REPAIRING)
+        await run_until(cluster, RemediationStep.REPAIRING)
         while not find_card(cluster).job:
             await cluster.run_pass()
     await cluster.run_pass()

@@ -4,7 +4,7 @@ from remediation_cluster import DRAIN, RESETTING, SimCluster, make_failed, run_u
 
 from accelkit.model.keys import CORDON_KEY, REMEDIATION_ANNOTATION, UNHEALTHY_TAINT
 from accelkit.remediation.deciding.actions import WriteCondition
-from accelkit.remediation.deciding.record import Step
+from accelkit.remediation.deciding.record import RemediationStep
 from accelkit.remediation.deciding.views import JobState
 
 
@@ -58,7 +58,7 @@ async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
     node.conditions.append({"type": "AcceleratorHealthy", "status": "True", "reason": "NPD", "message": "fine"})
     before = node.state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_passes(3, after=601)
     assert node.state == before
@@ -86,7 +86,7 @@ async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
     node.conditions[-1] = {"type": "AcceleratorHealthy", "status": "False", "reason": "NPD", "message": "broken"}
     node.version += 1
     conditions = list(node.conditions)
-    await run_until(cluster, Step.REPAIRING)
+    await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
     await cluster.run_passes(3, after=601)
     assert (node.taints, node.conditions, node.annotations) == (theirs, conditions, {})

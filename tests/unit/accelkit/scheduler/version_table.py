@@ -19,7 +19,7 @@ from strict_types import format_of, types_of, violations
 from accelkit.scheduler.configuration.extender_entry import ExtenderEntry
 from accelkit.scheduler.configuration.versions import read_formats, reads_policy
 from accelkit.scheduler.launch.manifest import StaticPod
-from accelkit.scheduler.launch.plan import DesiredSettings, Plan, TlsCredentials
+from accelkit.scheduler.launch.plan import DesiredSettings, LaunchPlan, TlsCredentials
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "scheduler-versions.md"
 # What was done on a version beyond reading what is rendered for it.
@@ -34,7 +34,7 @@ class Row:
     """One version."""
 
     minor: int
-    plan: Plan
+    plan: LaunchPlan
     document: dict[str, Any]
 
     @property

@@ -16,7 +16,7 @@ from accelkit.enablement.drivers.future.answers import (
 from accelkit.enablement.drivers.future.kernel import DriverDelivery, judge_image, judge_package
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.reasons import DriverReason
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.compatibility.verdicts import Fit, judge
 from accelkit.texts import list_some
 
@@ -68,7 +68,7 @@ def _judge_caches(node: DriverNode, question: FutureVersions, facts: FutureFacts
         return
     cards = [card for card in node.cards if not question.vendor or card.vendor == question.vendor]
     before, after = (
-        NodeFacts.from_inventory(
+        NodeHardware.from_inventory(
             cards, cpu_architecture=node.architecture or None, labels=node.labels, driver_version=version
         )
         for version in (None, question.driver)

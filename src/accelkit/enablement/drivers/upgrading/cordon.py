@@ -8,7 +8,7 @@ from typing import Any, Final
 from accelkit.enablement.drivers.nodes import DriverNode
 from accelkit.enablement.drivers.reading import read_driver_node
 from accelkit.enablement.drivers.reasons import NEXT_ACTIONS, Refusal
-from accelkit.enablement.drivers.upgrading.record import Step, write_record
+from accelkit.enablement.drivers.upgrading.record import UpgradeStep, write_record
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
@@ -24,8 +24,8 @@ _SENTENCES: Final[dict[Refusal, str]] = {
 
 
 async def take_step(
-    api: ApiClient, name: str, decide: Callable[[DriverNode], Step], *, check: bool = False
-) -> tuple[DriverNode, Step]:
+    api: ApiClient, name: str, decide: Callable[[DriverNode], UpgradeStep], *, check: bool = False
+) -> tuple[DriverNode, UpgradeStep]:
     """Decide on a step of a node's upgrade and write it; decide again if the node has changed in the meantime.
 
     Args:
@@ -61,7 +61,7 @@ async def take_step(
     raise ServiceError(f"cannot write node {name}: it changes too often", next_step="try again")
 
 
-def _build_patch(node: DriverNode, step: Step) -> dict[str, Any]:
+def _build_patch(node: DriverNode, step: UpgradeStep) -> dict[str, Any]:
     text = None if step.record is None else write_record(step.record)
     # The patch contains the resource version for which the step was decided, so that a cordon set in the meantime is
     # not lost.

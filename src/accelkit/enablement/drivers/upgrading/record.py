@@ -63,7 +63,7 @@ class UpgradeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = UPGRADE_VERSION
 
 
-class Step(msgspec.Struct, frozen=True):
+class UpgradeStep(msgspec.Struct, frozen=True):
     """A step of an upgrade, with the write to the node.
 
     Attributes:
@@ -104,7 +104,7 @@ def write_record(record: UpgradeRecord) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def begin(node: DriverNode, target: str, now: float) -> Step:
+def begin(node: DriverNode, target: str, now: float) -> UpgradeStep:
     """Begin the upgrade of a node, or continue an interrupted upgrade.
 
     Args:
@@ -116,21 +116,21 @@ def begin(node: DriverNode, target: str, now: float) -> Step:
     try:
         found = read_record(node)
     except ValueError:
-        return Step(None, refusal="RecordUnreadable")
+        return UpgradeStep(None, refusal="RecordUnreadable")
     in_progress = found is not None and found.phase is not Phase.FAILED
     # The upgrade itself may have made the node unavailable. In this case, its validation waits for the node.
     expected = in_progress and found is not None and found.phase in (Phase.UPGRADE, Phase.VALIDATE)
     if node.ready is not True and not expected:
-        return Step(found, refusal="NodeNotReady")
+        return UpgradeStep(found, refusal="NodeNotReady")
     if found is not None and in_progress and node.unschedulable and found.target == target:
-        return Step(found)
+        return UpgradeStep(found)
     # If accelkit's cordon was removed, pods that have been scheduled since then must also be evicted.
     ours = not node.unschedulable or (found is not None and found.ours)
     record = UpgradeRecord(Phase.DRAIN, target, ours, began_at=now, since=now, boot_id=node.boot_id)
-    return Step(record, unschedulable=None if node.unschedulable else True, changed=True)
+    return UpgradeStep(record, unschedulable=None if node.unschedulable else True, changed=True)
 
 
-def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) -> Step:
+def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) -> UpgradeStep:
     """Continue with the given phase, unless another run or a user has changed the upgrade.
 
     Args:
@@ -142,19 +142,19 @@ def advance(node: DriverNode, began: UpgradeRecord, phase: Phase, now: float) ->
     try:
         found = read_record(node)
     except ValueError:
-        return Step(None, refusal="RecordUnreadable")
+        return UpgradeStep(None, refusal="RecordUnreadable")
     if found is None or found.phase is Phase.FAILED or found.began_at != began.began_at:
-        return Step(found, refusal="Interrupted")
+        return UpgradeStep(found, refusal="Interrupted")
     if not node.unschedulable:
-        return Step(found, refusal="UncordonedByHand")
+        return UpgradeStep(found, refusal="UncordonedByHand")
     if _ORDER.index(found.phase) >= _ORDER.index(phase):
-        return Step(found)
-    return Step(msgspec.structs.replace(found, phase=phase, since=now), changed=True)
+        return UpgradeStep(found)
+    return UpgradeStep(msgspec.structs.replace(found, phase=phase, since=now), changed=True)
 
 
 def end(
     node: DriverNode, now: float, *, reason: DriverReason | None = None, evidence: str = "", keep_cordoned: bool = False
-) -> Step:
+) -> UpgradeStep:
     """End the upgrade of a node; a node without an upgrade remains unchanged.
 
     Args:
@@ -167,13 +167,13 @@ def end(
     try:
         found = read_record(node)
     except ValueError:
-        return Step(None, refusal="RecordUnreadable")
+        return UpgradeStep(None, refusal="RecordUnreadable")
     if found is None:
-        return Step(None)
+        return UpgradeStep(None)
     if found.phase is Phase.FAILED:
         # The upgrade has already ended. Until the next upgrade begins, report the failure, and keep the cordon if
         # requested.
-        return Step(found)
+        return UpgradeStep(found)
     stays = bool(reason) and keep_cordoned
     uncordon = found.ours and node.unschedulable and not stays
     record = None
@@ -186,4 +186,4 @@ def end(
             reason=reason,
             evidence=shorten(evidence, _MAX_EVIDENCE),
         )
-    return Step(record, unschedulable=False if uncordon else None, changed=True)
+    return UpgradeStep(record, unschedulable=False if uncordon else None, changed=True)

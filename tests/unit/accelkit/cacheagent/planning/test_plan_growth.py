@@ -8,10 +8,10 @@ import pytest
 
 from accelkit.cacheagent.planning.desired_caches import DesiredCache
 from accelkit.cacheagent.planning.observed import OwnNode
-from accelkit.cacheagent.planning.plan import Plan, make_plan
+from accelkit.cacheagent.planning.plan import AgentPlan, make_plan
 from accelkit.cacheagent.planning.world import Disk, ImagePolicies, Stored, World
 from accelkit.gkm import names
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeHardware
 from accelkit.kernelcache.formats.label_reading import read_labels
 from accelkit.kernelcache.oci.reference import parse_reference
 
@@ -25,7 +25,7 @@ LABELS = read_labels(
 )
 
 
-def plan_of(count: int) -> Plan:
+def plan_of(count: int) -> AgentPlan:
     """A plan for so many caches that lie in the store and are linked, and as many folders that nobody names."""
     desired_caches = {}
     for number in range(count):
@@ -36,7 +36,7 @@ def plan_of(count: int) -> Plan:
     stored = Stored(3, 100, LABELS, {"policies": 0.0}, "/cache")
     world = World(
         now=0.0,
-        node=OwnNode(NodeFacts(gpus=None)),
+        node=OwnNode(NodeHardware(gpus=None)),
         desired_caches=desired_caches,
         image_policies=dict.fromkeys(desired_caches, ImagePolicies("policies")),
         disk=Disk(1 << 40),

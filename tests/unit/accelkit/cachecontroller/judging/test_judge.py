@@ -13,7 +13,7 @@ from registries.hostile import HostileRegistry
 
 from accelkit.cachecontroller.deciding.judgement import Question, Refused
 from accelkit.cachecontroller.judging.coverage import Coverage
-from accelkit.cachecontroller.judging.judge import Judge
+from accelkit.cachecontroller.judging.judge import ImageEvaluator
 from accelkit.errors import ApiError
 from accelkit.gkm.objects import Cache, CacheMeta, CacheSpec, SecretName
 from accelkit.kernelcache.registry import RegistrySettings
@@ -59,7 +59,7 @@ class World:
         question = self.coverage.find_question(cache)
         assert isinstance(question, Question), question
         settings = RegistrySettings(plain_http=frozenset({self.registry.host}), **more)
-        async with Judge(NoSecrets(), settings, self.coverage, "accelkit") as judge:
+        async with ImageEvaluator(NoSecrets(), settings, self.coverage, "accelkit") as judge:
             return await judge.judge(cache, question, attempts)
 
 

@@ -10,7 +10,7 @@ from accelkit.enablement.work import pod_life, run, sides
 from accelkit.enablement.work.pods import CheckPods, name_pod
 from accelkit.enablement.work.reasons import NEXT_ACTIONS
 from accelkit.enablement.work.run import check_nodes
-from accelkit.inspection.inspection import CardView, NodeView, ShareView, Totals, assemble
+from accelkit.inspection.inspection import CardView, InspectedNode, ShareView, Totals, assemble
 from accelkit.model.keys import ASSIGNMENT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS
 from accelkit.model.stage import Outcome
@@ -133,7 +133,7 @@ class WorkCluster(WatchedApi):
         view = CardView(
             card["id"], card["vendor"], "m", 16 * GIB, 0, 16 * GIB, 0, free, 0, False, "healthy", True, shares
         )
-        return NodeView(name, "shared", "", GIB, [view], [], Totals(1, 0, 0, 0))
+        return InspectedNode(name, "shared", "", GIB, [view], [], Totals(1, 0, 0, 0))
 
     def _name(self, request):
         if request.method == "POST" and request.path == PODS:

@@ -13,7 +13,7 @@ from accelkit.kernelcache.compatibility.verdicts import (
     Fit,
     GpuFacts,
     Hit,
-    NodeFacts,
+    NodeHardware,
     ReasonCode,
     WorkloadFacts,
     judge,
@@ -34,7 +34,7 @@ def _image(*targets: Target, **changes) -> ImageLabels:
 
 
 def _on(image: ImageLabels, gpu: GpuFacts = H100, workload: WorkloadFacts | None = None, **node) -> CardVerdict:
-    (card,) = judge(image, NodeFacts(gpus=(gpu,), **node), workload).cards
+    (card,) = judge(image, NodeHardware(gpus=(gpu,), **node), workload).cards
     return card
 
 
@@ -281,11 +281,11 @@ def test_nothing_is_guessed_of_hits_on_an_unknown_card() -> None:
     ],
 )
 def test_a_node_is_told_in_one_word(gpus, fit: Fit) -> None:
-    assert judge(_image(HOPPER), NodeFacts(gpus=gpus)).fit is fit
+    assert judge(_image(HOPPER), NodeHardware(gpus=gpus)).fit is fit
 
 
 def test_a_node_without_cards_says_so() -> None:
-    (reason,) = judge(_image(HOPPER), NodeFacts(gpus=())).reasons
+    (reason,) = judge(_image(HOPPER), NodeHardware(gpus=())).reasons
     assert (reason.code, reason.hard) == (ReasonCode.NO_GPU, True)
 
 
@@ -296,7 +296,7 @@ def test_an_inventory_tells_what_is_certain() -> None:
         Card("0000:1a", "nvidia", "NVIDIA Mystery", None),
         Card("c", "enflame", "S60", None),
     ]
-    facts = NodeFacts.from_inventory(cards, cpu_architecture="amd64", driver_version="550.54.14")
+    facts = NodeHardware.from_inventory(cards, cpu_architecture="amd64", driver_version="550.54.14")
     assert facts.gpus == (
         GpuFacts(id="GPU-1", backend="cuda", arch="90", product="NVIDIA H100 80GB HBM3", driver_version="550.54.14"),
         GpuFacts(id="GPU-2", backend="hip", arch="gfx942", product="AMD Instinct MI300X"),
@@ -306,7 +306,7 @@ def test_an_inventory_tells_what_is_certain() -> None:
 
 
 def test_an_inventory_that_is_not_known_is_not_empty() -> None:
-    assert NodeFacts.from_inventory(None).gpus is None
+    assert NodeHardware.from_inventory(None).gpus is None
 
 
 def one_node(*, annotations: dict[str, str] | None = None) -> FakeApi:

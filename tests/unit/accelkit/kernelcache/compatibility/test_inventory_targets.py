@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, NodeFacts, judge
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, NodeHardware, judge
 from accelkit.kernelcache.formats import ImageLabels, Target
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
@@ -32,11 +32,11 @@ def publish(card: Card) -> tuple[Card, ...]:
 )
 def test_a_simulated_card_counts_as_what_it_stands_for(target: Target, said: str, verdict: CompatibilityVerdict):
     cards = publish(Card("sim-0", "simulated", "sim-16g", 2**34, target=said))
-    (found,) = judge(ImageLabels(format="triton", targets=(target,)), NodeFacts.from_inventory(cards)).cards
+    (found,) = judge(ImageLabels(format="triton", targets=(target,)), NodeHardware.from_inventory(cards)).cards
     assert found.verdict is verdict
 
 
 def test_what_a_card_says_of_itself_comes_before_its_model():
     cards = publish(Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None, target="cuda:90a"))
-    (facts,) = NodeFacts.from_inventory(cards, driver_version="550.54.14").gpus or ()
+    (facts,) = NodeHardware.from_inventory(cards, driver_version="550.54.14").gpus or ()
     assert (facts.backend, facts.arch, facts.driver_version) == ("cuda", "90a", "550.54.14")

@@ -27,7 +27,7 @@ from served_images import (
 )
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeHardware
 from accelkit.kernelcache.compatibility.verdicts import Fit
 from accelkit.kernelcache.extraction import CompletionRecord, Limits, read_completed
 from accelkit.kernelcache.oci.platform import read_host_architecture
@@ -209,7 +209,7 @@ async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetch
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
-    node = NodeFacts(cpu_architecture="amd64", gpus=(H100,))
+    node = NodeHardware(cpu_architecture="amd64", gpus=(H100,))
     with pytest.raises(CacheError, match="fits none of the cards"):
         await extract(hostile_registry, unsigned(image, base, node=node))
     assert len(hostile_registry.received("GET", BLOBS)) == 1  # the configuration
@@ -224,7 +224,7 @@ async def test_an_image_that_may_fit_is_extracted(
     hostile_registry: HostileRegistry, base: Path, gpus: tuple[GpuFacts, ...] | None, fit: Fit
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
-    node = NodeFacts(cpu_architecture="amd64", gpus=gpus)
+    node = NodeHardware(cpu_architecture="amd64", gpus=gpus)
     done = await extract(hostile_registry, unsigned(image, base, node=node))
     assert done.verdicts is not None
     assert done.verdicts.fit is fit
@@ -237,10 +237,10 @@ async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
     image = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(image, base))
     again = image.with_tag(version) if version else image
-    fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
+    fits = await extract(hostile_registry, unsigned(again, base, node=NodeHardware(gpus=(MI210, H100))))
     assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
     with pytest.raises(CacheError, match="fits none of the cards"):
-        await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(H100,))))
+        await extract(hostile_registry, unsigned(again, base, node=NodeHardware(gpus=(H100,))))
     assert visible(base) == [fits.place.folder.name]
 
 

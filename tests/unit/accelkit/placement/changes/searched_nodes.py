@@ -12,7 +12,7 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change
 from accelkit.placement.changes.search import search_changes
-from accelkit.placement.changes.situation import Holder, Situation, Terms
+from accelkit.placement.changes.situation import ShareHolder, Situation, Terms
 from accelkit.placement.charges import Charge
 from accelkit.placement.policies import Policy
 
@@ -49,7 +49,7 @@ def node(cards: Collection[Card], held: Held | None = None, *, compute: int = 10
             else (places[card], Charge(amount, 0, whole=False))
             for card, amount in amounts.items()
         )
-        holders.append(Holder(make_ref(name), charges, sum(charge.memory_bytes for _, charge in charges)))
+        holders.append(ShareHolder(make_ref(name), charges, sum(charge.memory_bytes for _, charge in charges)))
     return Situation(leave_out(()), tuple(holders), leave_out)
 
 

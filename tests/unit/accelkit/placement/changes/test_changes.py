@@ -9,7 +9,7 @@ from accelkit.model.request import Kind
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.search import search_changes
-from accelkit.placement.changes.situation import Holder, Situation, Terms
+from accelkit.placement.changes.situation import ShareHolder, Situation, Terms
 from accelkit.placement.policies import Policy
 
 A, B = Card("a", "v", "m", 16, index=0), Card("b", "v", "m", 16, index=1)
@@ -133,7 +133,7 @@ def test_where_more_have_to_end_the_card_is_chosen_that_the_fewest_hold():
 
 
 def test_a_pod_whose_cards_are_not_known_may_have_to_end():
-    unknown = Holder(make_ref("lost"), None, 32)
+    unknown = ShareHolder(make_ref("lost"), None, 32)
     full, empty = node([A], {"x": {"a": 16}}).states, node([A]).states
     situation = Situation(full, (unknown,), lambda uids: empty if uids else full)
     assert names(search(situation, wants(8))[0]) == ["lost"]

@@ -81,7 +81,7 @@ nodes:
         ("nodes: [{name: A_b}]", "not a valid node name"),
         ("nodes: [{name: a, pods: 0}]", "at least 1"),
         ("nodes: [{name: a, crads: []}]", "unknown field `crads`"),
-        ("nodes: [{name: a, cards: [{memory: many}]}]", "not a size"),
+        ("nodes: [{name: a, cards: [{memory: many}]}]", "not a valid size"),
         ("nodes: [{name: a, cards: [{memory: 1GiB, count: 0}]}]", "count must be between"),
         ("nodes: [{name: a, cards: [{memory: 1GiB, count: 1000}, {memory: 1GiB, count: 1000}]}]", "more than"),
         ("nodes: [{name: a, cards: [{memory: 1GiB, id: x, count: 2}]}]", "remove its count"),

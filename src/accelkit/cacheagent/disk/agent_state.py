@@ -34,7 +34,7 @@ _document = msgspec.json.Decoder(_Document)
 
 
 @dataclass
-class Ledger:
+class AgentState:
     """State that survives restarts.
 
     Attributes:
@@ -67,24 +67,24 @@ class Ledger:
         return changed
 
 
-def read_ledger(root: Path) -> Ledger:
+def read_ledger(root: Path) -> AgentState:
     """Return the ledger of a store. If no valid ledger exists, return an empty ledger with `lost` set."""
     try:
         with (root / _FILE).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError:
-        return Ledger(lost=True)
+        return AgentState(lost=True)
     try:
         document = _document.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Ledger(lost=True)
+        return AgentState(lost=True)
     if document.version != _VERSION:
-        return Ledger(lost=True)
+        return AgentState(lost=True)
     uses = {uid: {key: frozenset(folders) for key, folders in by_key.items()} for uid, by_key in document.uses.items()}
-    return Ledger(uses, document.satisfied)
+    return AgentState(uses, document.satisfied)
 
 
-def write_ledger(root: Path, ledger: Ledger) -> None:
+def write_ledger(root: Path, ledger: AgentState) -> None:
     """Write the ledger of a store atomically.
 
     Raises:

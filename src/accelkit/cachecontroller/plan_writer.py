@@ -40,7 +40,7 @@ class _Secret(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-class Applier:
+class PlanWriter:
     """Writer of the changes in plans.
 
     Args:

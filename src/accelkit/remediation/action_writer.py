@@ -22,7 +22,7 @@ from accelkit.remediation.deciding.actions import (
     WriteCondition,
     WriteNode,
 )
-from accelkit.remediation.deciding.views import NodeView
+from accelkit.remediation.deciding.views import RemediationNode
 from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import NodeObject
 from accelkit.remediation.resets import Reset, build_reset_job
@@ -45,7 +45,7 @@ def name_action(action: Action) -> str:
     return _NAMES[type(action)]
 
 
-class Applier:
+class ActionWriter:
     """Writer of actions to the cluster.
 
     Args:
@@ -75,7 +75,7 @@ class Applier:
         self._namespace, self._reset_job, self._job_seconds = namespace, reset_job, job_seconds
         self._on_node, self._count = on_node, count
 
-    async def carry_out(self, view: NodeView, actions: tuple[Action, ...]) -> None:
+    async def carry_out(self, view: RemediationNode, actions: tuple[Action, ...]) -> None:
         """Carry out the actions in order, and stop at the first one that fails.
 
         Raises:
@@ -93,7 +93,7 @@ class Applier:
                 self._count(name_action(action), "failed")
                 raise
 
-    async def _do(self, view: NodeView, version: str, action: Action) -> str:
+    async def _do(self, view: RemediationNode, version: str, action: Action) -> str:
         """Carry out one action; return the resource version of the node after the action."""
         result = "done"
         match action:
@@ -133,7 +133,7 @@ class Applier:
             raise
         return "done"
 
-    async def _create_job(self, view: NodeView, action: CreateJob) -> None:
+    async def _create_job(self, view: RemediationNode, action: CreateJob) -> None:
         cron_jobs = build_collection_path("batch/v1", "cronjobs", self._namespace)
         template = await get_if_present(self._api, build_object_path(cron_jobs, self._reset_job))
         if template is None:
